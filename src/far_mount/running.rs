@@ -104,6 +104,7 @@ impl Running {
             "uptime_seconds": self.uptime().as_secs(),
             "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
             "conflicts": conflicts,
+            "lists_attributes": self.far.lists_attributes(),
             "honoured": self.far.honoured().map(|known| known.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
             "connection": self.connection(),
         });

@@ -153,6 +153,13 @@ pub fn status(status: &Value, names: bool) -> String {
         return out;
     }
     line("store", honoured(&status["honoured"]));
+    match status["lists_attributes"].as_bool() {
+        Some(true) => line("listings", "have the attributes of files".to_owned()),
+        Some(false) => {
+            line("listings", "have no attributes: each file is asked for when its directory is listed".to_owned())
+        }
+        None => {}
+    }
     let last = status["connection"]["last_answer_seconds"].as_u64();
     line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
     out
@@ -208,7 +215,7 @@ mod tests {
             "source": "s3://b/p", "endpoint": "http://h", "cache": "/c", "path": "/m", "mounted": true, "process": 7,
             "began": "2026-11-26T10:00:00Z", "uptime_seconds": 300, "health": "ok",
             "conflicts": ["a.conflict-20261122T101500Z-h"],
-            "honoured": { "create": true, "remove": false },
+            "honoured": { "create": true, "remove": false }, "lists_attributes": false,
             "connection": { "answers": false, "offline_since": "2026-11-26T10:01:00Z", "offline_seconds": 240, "error": "refused" },
             "waiting": { "files": 2, "bytes": 1536, "in_progress": 1, "bytes_per_second": 1024, "left_seconds": 2,
                          "oldest_since": "2026-11-26T10:00:30Z" },
@@ -227,6 +234,7 @@ mod tests {
         for line in [
             "waiting       2 files, 1.5 KiB to send, 1.0 KiB/s, about 2 s left",
             "store         honours conditions of: create; ignores those of: remove (each key is asked for before)",
+            "listings      have no attributes: each file is asked for when its directory is listed",
             "process       7, up since 2026-11-26T10:00:00Z (5 min)",
         ] {
             assert!(lines.contains(&line), "{line} is missing in\n{shown}");

@@ -45,6 +45,8 @@ pub struct ListQuery<'a> {
     pub keys_max: u32,
     /// Requests percent-encoded keys, since XML cannot represent all characters.
     pub encoded: bool,
+    /// Requests the metadata of each object, which MinIO and margay tell; others pass it over, or refuse it.
+    pub metadata: bool,
 }
 
 /// Facts about an object from a HEAD or GET.
@@ -198,6 +200,9 @@ impl ListQuery<'_> {
         }
         if self.keys_max > 0 {
             add("max-keys", &self.keys_max.to_string());
+        }
+        if self.metadata {
+            add("metadata", "true");
         }
         add("prefix", self.prefix);
         if let Some(start_after) = self.start_after {
@@ -486,11 +491,12 @@ mod tests {
             start_after: Some("p/&"),
             keys_max: 7,
             encoded: true,
+            metadata: true,
             ..ListQuery::default()
         };
         assert_eq!(
             query.encode(),
-            "delimiter=%2F&encoding-type=url&list-type=2&max-keys=7&prefix=p%2F%20x&start-after=p%2F%26"
+            "delimiter=%2F&encoding-type=url&list-type=2&max-keys=7&metadata=true&prefix=p%2F%20x&start-after=p%2F%26"
         );
     }
 }

@@ -14,6 +14,8 @@ pub struct Entry {
     pub size: u64,
     pub etag: String,
     pub modified: String,
+    /// Names and values of headers, where the store tells them (`UserMetadata`).
+    pub metadata: Option<Vec<(String, String)>>,
 }
 
 /// One page of a listing.
@@ -60,7 +62,13 @@ pub fn parse_page(document: &[u8]) -> Result<Page, String> {
                 page.next_token = Some(text.to_owned())
             }
             "ListBucketResult/EncodingType" => encoded = text == "url",
-            _ => {}
+            path => {
+                let name = path.strip_prefix("ListBucketResult/Contents/UserMetadata");
+                if let Some(name) = name {
+                    let metadata = entry.metadata.get_or_insert_default();
+                    metadata.extend(name.strip_prefix('/').map(|name| (name.to_owned(), text.to_owned())));
+                }
+            }
         }
         Ok(())
     })
@@ -224,6 +232,20 @@ mod tests {
         assert_eq!(page.entries[0].etag, "\"e\"");
         assert_eq!(page.prefixes, ["c/"]);
         assert_eq!(page.next_token.as_deref(), Some("t&1"));
+    }
+
+    #[test]
+    fn metadata_of_a_page_is_read() {
+        let page = parse_page(
+            b"<ListBucketResult><Contents><Key>a</Key><UserMetadata><content-type>x/y</content-type>\
+              <X-Amz-Meta-Mode>0100644</X-Amz-Meta-Mode></UserMetadata><UserTags>k=v</UserTags></Contents>\
+              <Contents><Key>b</Key></Contents><Contents><Key>c</Key><UserMetadata/></Contents></ListBucketResult>",
+        )
+        .unwrap();
+        let metadata: Vec<_> = page.entries.into_iter().map(|entry| entry.metadata).collect();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let first = vec![pair("content-type", "x/y"), pair("X-Amz-Meta-Mode", "0100644")];
+        assert_eq!(metadata, [Some(first), None, Some(Vec::new())]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ const NANOSECONDS: i64 = 1_000_000_000;
 const TARGET: &str = "--symlink-target";
 /// Longer targets are in the body only: user metadata has 2 KB.
 const TARGET_BYTES_MAX: usize = 1024;
+/// The type of an object that has none.
+const DEFAULT_TYPE: &str = "binary/octet-stream";
 /// Attributes of a file in one header each.
 const LISTS: [&str; 2] = ["mc-attrs", "s3cmd-attrs"];
 /// Metadata that stands for attributes of a file.
@@ -178,7 +180,9 @@ pub(crate) fn kept_headers(headers: &HeaderMap, has_body: bool) -> Headers {
         Some(own) => !is_own(own),
         None => is_plain(name),
     };
-    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
+    // What stores say of an object without a type is none.
+    let is_default = |name: &HeaderName, value: &HeaderValue| *name == CONTENT_TYPE && value == DEFAULT_TYPE;
+    let kept = headers.iter().filter(|(name, value)| is_kept(name.as_str()) && !is_default(name, value));
     kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), words::decoded(value.as_bytes())?))).collect()
 }
 

@@ -272,6 +272,11 @@ impl Far {
     pub fn honoured(&self) -> Option<[(&'static str, bool); 4]> {
         self.sender.get().and_then(|sender| sender.honoured.lock().named())
     }
+
+    /// Whether the store's listings have attributes; `None`: not known yet.
+    pub fn lists_attributes(&self) -> Option<bool> {
+        self.sender.get()?.listing.pages.tells_metadata()
+    }
 }
 
 impl Drop for Far {

@@ -5,7 +5,7 @@
 //! Invariants: L1 a directory counts as listed when its last page is entered; after a crash before that it is listed again, and
 //!                names that are there stay as they are.
 //!             L2 one listing of a directory at a time, for all who wait.
-//!             L3 attributes that a listing does not have come from a HEAD of each object.
+//!             L3 attributes that a listing does not have come from a HEAD of each object. Both make the same entry.
 //! Not here:   who waits (tracked), bytes (bytes).
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use margay_client::ClientError;
-use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Described, Upstream};
 use margay_env::{Clock, Timestamp};
 use margay_meta::EngineError;
@@ -29,6 +28,7 @@ use tokio::task::JoinSet;
 
 use crate::attributes::{ObjectAttributes, kept_headers, write_id_of};
 use crate::bytes::segment_of;
+use crate::pages::{Line, Listed, Page, Pages};
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
 use crate::xattrs;
@@ -47,12 +47,6 @@ pub(crate) struct Found {
     pub(crate) there: Option<Described>,
 }
 
-/// What a listing says of a key: size and ETag, or that there is something below it.
-pub(crate) type Listed = Option<(u64, String)>;
-
-/// A page, and where the next one begins.
-pub(crate) type Page = (Vec<(String, Listed)>, Option<String>);
-
 /// What an entry replaces, and which files go without being replaced: names and numbers.
 pub(crate) type Gone = Vec<(String, Ino)>;
 
@@ -65,6 +59,7 @@ pub(crate) struct Listing {
     pub(crate) volume: Arc<Volume>,
     bucket: String,
     upstream: Upstream,
+    pub(crate) pages: Arc<Pages>,
     pub(crate) requests: Arc<Requests>,
     clock: Arc<dyn Clock>,
     /// Directories that are being listed (L2).
@@ -93,7 +88,8 @@ impl Listing {
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
     ) -> Listing {
-        Listing { tracked, volume, bucket: bucket.to_owned(), upstream, requests, clock, turns: Mutex::default() }
+        let (bucket, pages) = (bucket.to_owned(), Arc::new(Pages::new(upstream.clone())));
+        Listing { tracked, volume, bucket, upstream, pages, requests, clock, turns: Mutex::default() }
     }
 
     fn list_now(&self, directory: Ino) -> Result<(), String> {
@@ -124,11 +120,11 @@ impl Listing {
 
     /// One page of the names directly below a path; blocks.
     pub(crate) fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, String> {
-        let (upstream, path, hidden) = (self.upstream.clone(), path.to_owned(), hidden.to_owned());
-        self.wait(async move { page(&upstream, &path, &hidden, token).await })
+        let (pages, path, hidden) = (Arc::clone(&self.pages), path.to_owned(), hidden.to_owned());
+        self.wait(async move { pages.page(&path, &hidden, token).await })
     }
 
-    /// Asks for each object of a listing, and for the marker of each directory; objects that are gone by now are left out.
+    /// Asks for each object of a listing of which it does not say enough, and for the marker of each directory; objects that are gone by now are left out.
     /// Blocks.
     pub(crate) fn described(&self, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, String> {
         let (upstream, path) = (self.upstream.clone(), path.to_owned());
@@ -224,50 +220,46 @@ impl Lister for Listing {
     }
 }
 
-async fn page(upstream: &Upstream, path: &str, hidden: &str, token: Option<String>) -> Result<Page, ClientError> {
-    let query = ListQuery {
-        prefix: path,
-        delimiter: Some("/"),
-        token: token.as_deref(),
-        keys_max: PAGE_KEYS_MAX,
-        encoded: true,
-        ..ListQuery::default()
-    };
-    let page = upstream.list(&query).await?;
-    let objects = page.entries.iter().map(|entry| (entry.key.clone(), Some((entry.size, entry.etag.clone()))));
-    let prefixes = page.prefixes.iter().filter(|prefix| *prefix != hidden).map(|prefix| (prefix.clone(), None));
-    let listed = objects.chain(prefixes).filter(|(key, _)| key != path).collect();
-    Ok((listed, page.next_token.filter(|_| page.truncated)))
-}
-
 async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, ClientError> {
     let mut heads = JoinSet::new();
-    for (key, listed) in listed {
-        let upstream = upstream.clone();
-        heads.spawn(async move {
-            let is_directory = listed.is_none();
-            match (upstream.describe(&key).await, listed) {
-                // It may be listed and not be read: it is shown, and reading it says so.
-                (Err(error), Some((size, etag))) if error.status() == Some(403) => {
-                    let there = Described { etag, size, headers: http::HeaderMap::new() };
-                    Ok((key, is_directory, Some(there)))
-                }
-                // Where missing keys are refused, too.
-                (Err(error), None) if error.status() == Some(403) => Ok((key, is_directory, None)),
-                (there, _) => there.map(|there| (key, is_directory, there)),
-            }
-        });
-    }
-    let mut found = Vec::with_capacity(heads.len());
-    while let Some(head) = heads.join_next().await {
-        let (key, is_directory, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
+    let mut found = Vec::with_capacity(listed.len());
+    let mut put = |key: String, is_directory: bool, there: Option<Described>| {
         // An object without an answer was removed since.
         if let Some(name) = key.strip_prefix(path).filter(|_| is_directory || there.is_some()) {
             found.push(Found { sort_name: name.to_owned(), there, key });
         }
+    };
+    for (key, listed) in listed {
+        match listed {
+            Listed::Object(Line { described: Some(there), .. }) => put(key, false, Some(there)),
+            listed => drop(heads.spawn(head(upstream.clone(), key, listed))),
+        }
+    }
+    while let Some(head) = heads.join_next().await {
+        let (key, is_directory, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
+        put(key, is_directory, there);
     }
     found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
     Ok(found)
+}
+
+/// The key, whether it is a directory's, and what is there.
+async fn head(
+    upstream: Upstream,
+    key: String,
+    listed: Listed,
+) -> Result<(String, bool, Option<Described>), ClientError> {
+    let is_directory = matches!(listed, Listed::Directory);
+    match (upstream.describe(&key).await, listed) {
+        // It may be listed and not be read: it is shown, and reading it says so.
+        (Err(error), Listed::Object(Line { size, etag, .. })) if error.status() == Some(403) => {
+            let there = Described { etag, size, headers: http::HeaderMap::new() };
+            Ok((key, is_directory, Some(there)))
+        }
+        // Where missing keys are refused, too.
+        (Err(error), Listed::Directory) if error.status() == Some(403) => Ok((key, is_directory, None)),
+        (there, _) => there.map(|there| (key, is_directory, there)),
+    }
 }
 
 /// `now` is the time of a directory without a marker.

@@ -20,7 +20,8 @@ use std::time::Duration;
 use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
 
-use crate::list::{Found, Gone, Listed, Listing, Rows};
+use crate::list::{Found, Gone, Listing, Rows};
+use crate::pages::{Line, Listed};
 use crate::tracked::{entry_at, object_row, rows_of_object};
 
 /// Who needs the directory waits so long; then it uses what is here.
@@ -190,10 +191,12 @@ impl Listing {
         let object = object_row(&*self.tracked.below, file.ino).map_err(|error| error.to_string())?;
         let Some(object) = object.filter(|object| object.key == object_key) else { return Ok(None) };
         let difference = match there {
-            Some(Some((size, etag))) if is_same_etag(etag, &object.etag) && *size == object.size => return Ok(None),
+            Some(Listed::Object(line)) if is_same_etag(&line.etag, &object.etag) && line.size == object.size => {
+                return Ok(None);
+            }
             // Something else is below it than an object.
-            Some(None) => return Ok(None),
-            Some(Some(_)) => Difference::Replaced(file.ino),
+            Some(Listed::Directory) => return Ok(None),
+            Some(Listed::Object(_)) => Difference::Replaced(file.ino),
             None => Difference::Gone(file.ino),
         };
         Ok(Some(difference))
@@ -202,8 +205,12 @@ impl Listing {
     /// Looks at these names once more (E2), and enters what is there; returns those that somebody here is working on.
     fn take_over(&self, compared: &Compared, names: &[String]) -> Result<Vec<String>, String> {
         let asked = names.iter().map(|name| {
-            // Those that are not listed are asked for as objects.
-            let listed = compared.there.get(name).cloned().unwrap_or_else(|| Some((0, String::new())));
+            let listed = match compared.there.get(name) {
+                Some(Listed::Directory) => Listed::Directory,
+                Some(Listed::Object(line)) => Listed::Object(Line { described: None, ..line.clone() }),
+                // Those that are not listed are asked for as objects.
+                None => Listed::Object(Line::default()),
+            };
             (format!("{}{name}", compared.path), listed)
         });
         let found = self.described(&compared.path, asked.collect())?;
@@ -225,9 +232,9 @@ impl Listing {
         let (mut gone, mut rows, mut come, mut left) = (Gone::new(), Rows::new(), Vec::new(), Vec::new());
         for name in names {
             let here = entry(name)?;
-            let there = found.get(name).map(|one| match name.ends_with('/') {
-                true => None,
-                false => one.there.as_ref().map(|there| (there.size, there.etag.clone())),
+            let there = found.get(name).map(|one| match one.there.as_ref().filter(|_| !name.ends_with('/')) {
+                None => Listed::Directory,
+                Some(there) => Listed::Object(Line { size: there.size, etag: there.etag.clone(), described: None }),
             });
             let difference = self.difference(compared, &touched, name, here.as_ref(), there.as_ref())?;
             if difference.and_then(Difference::file).is_some_and(|ino| !closed.contains(&ino)) {

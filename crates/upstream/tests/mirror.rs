@@ -24,7 +24,7 @@ use std::time::Duration;
 use margay_env::Clock;
 use margay_env::real::RealClock;
 use margay_volume::posix::*;
-use store::Store;
+use store::{Lists, Store};
 use world::*;
 
 /// Numbers by a seed.
@@ -51,6 +51,7 @@ fn mirrored(seed: u64) {
     let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 20, 5][(seed % 3) as usize], seed);
+    store.set_lists([Lists::Metadata, Lists::Nothing, Lists::Refusal, Lists::Metadata][(seed / 3 % 4) as usize]);
     for round in 0..6 {
         for number in 0..12 {
             // Refusals are part of it.
@@ -116,6 +117,7 @@ fn shared_with_another(seed: u64) {
     let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 10][(seed % 2) as usize], seed);
+    store.set_lists([Lists::Metadata, Lists::Nothing, Lists::Refusal, Lists::Metadata][(seed / 2 % 4) as usize]);
     for round in 0..6 {
         for number in 0..8 {
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());

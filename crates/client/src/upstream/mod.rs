@@ -3,13 +3,14 @@
 //! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
 //!             limited.
 //! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata,
-//!             `meter` counts requests.
+//!             `listed` reads a page's metadata, `meter` counts requests.
 //! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
 //!             U2 a request that waits for its retry holds no slot.
 //!             U3 a range that was read is of one state of the object, and its ETag is returned.
 //! Not here:   blocking calls (`bucket`), retries (`retry`).
 
 mod grid;
+mod listed;
 mod meter;
 mod multipart;
 mod objects;
@@ -26,6 +27,7 @@ use margay_env::Env;
 use md5::{Digest, Md5};
 
 pub use self::grid::Grid;
+pub use self::listed::described;
 pub use self::meter::{Contact, Meter, Metered, Rate, Silence};
 pub use self::multipart::Source;
 pub use self::objects::{Metadata, StateOf, WRITE_ID};

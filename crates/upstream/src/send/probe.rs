@@ -119,6 +119,11 @@ impl Sender {
         let put =
             |body: &'static [u8], condition| upstream.put_object(&key, Bytes::from_static(body), condition, &none);
         put(b"1", Condition::Always).await?;
+        // Whether listings have attributes is seen, unless somebody has listed already.
+        if self.listing.pages.tells_metadata().is_none() {
+            // Who may not list finds that out later.
+            let _ = self.listing.pages.page(&key, "", None).await;
+        }
         let create = is_refused(put(b"2", Condition::Absent).await)?;
         let replace = is_refused(put(b"3", Condition::Same(WRONG)).await)?;
         let mut copy = false;

@@ -3,7 +3,7 @@
 use margay_env::Timestamp;
 use margay_volume::posix::*;
 
-use crate::store::Store;
+use crate::store::{Lists, Store};
 use crate::world::*;
 
 /// Owner rwx, user 5 rw, group rx, mask rwx, others x.
@@ -76,6 +76,92 @@ fn extended_attributes_and_access_lists_come_back() {
     assert!(fresh.xattrs("d/new").contains_key(ACCESS));
     fresh.flush();
     assert!(header(&store, "d/new", "x-amz-meta-margay-x").unwrap().starts_with(ACCESS));
+}
+
+/// Everything that `ls -l`, `getfattr -d` and a reader see.
+fn everything(world: &World, path: &str) -> Vec<String> {
+    let (mut items, mut lines) = (Vec::new(), Vec::new());
+    let handle = world.mount.open_directory(world.at(path).unwrap()).unwrap();
+    let mut visit = |item: &DirectoryItem<'_>| {
+        items.push((item.name.to_owned(), item.attributes.unwrap()));
+        true
+    };
+    world.mount.read_directory(&handle, 0, true, &mut visit).unwrap();
+    for (name, found) in items {
+        let path = format!("{path}{name}");
+        let content = match found.kind {
+            FileKind::Directory => {
+                lines.extend(everything(world, &format!("{path}/")));
+                Vec::new()
+            }
+            FileKind::Symlink => world.mount.read_symlink(found.ino).unwrap().to_vec(),
+            _ => Vec::new(),
+        };
+        // Each mount gives its own numbers, and its own times to what has none in the bucket.
+        let Attributes { kind, rights, uid, gid, size, device, links, modified, .. } = found;
+        let modified = (path != "implied").then_some(modified);
+        let xattrs = world.xattrs(&path);
+        let content = String::from_utf8_lossy(&content);
+        lines.push(format!(
+            "{path} {kind:?} {rights:o} {uid} {gid} {size} {device} {links} {modified:?} {xattrs:?} {content}"
+        ));
+    }
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_listing_with_metadata_makes_the_same_entries_as_heads() {
+    let (store, target) = runtime().block_on(Store::start());
+    let objects: &[(&str, &[(&str, &str)])] = &[
+        ("plain", &[]),
+        (
+            "s3fs",
+            &[
+                ("mode", "33184"),
+                ("uid", "7"),
+                ("gid", "8"),
+                ("mtime", "1500000000.5"),
+                ("xattr", "%7B%22user.a%22%3A%22MQ%3D%3D%22%7D"),
+            ],
+        ),
+        ("rclone", &[("mode", "100640"), ("mtime", "1500000000.123456789")]),
+        ("aws", &[("file-permissions", "0100600"), ("file-owner", "7"), ("file-mtime", "1500000000000000001ns")]),
+        ("mc", &[("mc-attrs", "atime:1#2/gid:8/mode:33152/mtime:1500000000#5/uid:7")]),
+        ("gsutil", &[("goog-reserved-posix-mode", "640"), ("goog-reserved-file-mtime", "1500000000")]),
+        ("link", &[("--symlink-target", "up/100%25")]),
+        ("fifo", &[("mode", "010644"), ("rdev", "0")]),
+        ("device", &[("mode", "020600"), ("rdev", "1283")]),
+        ("words", &[("title", "=?UTF-8?B?w7w=?="), ("signs", "<&>\"'")]),
+        ("large", &[("text", &"x".repeat(1900))]),
+        ("packed", &[("margay-x", "trusted.x=MQ")]),
+        ("made/", &[("mode", "040700"), ("uid", "3"), ("mtime", "5"), ("colour", "red")]),
+        ("made/in", &[("mode", "0100711")]),
+        ("implied/in", &[("mode", "0100600")]),
+    ];
+    for (key, headers) in objects {
+        store.set_header(key, "x-amz-meta-present", "yes");
+        headers.iter().for_each(|(name, value)| store.set_header(key, &format!("x-amz-meta-{name}"), value));
+    }
+    store.set_header("typed", "content-type", "text/html");
+    let by_heads = everything(&fresh(&store, 51), "");
+    assert_eq!(by_heads.len(), objects.len() + 2);
+    store.set_lists(Lists::Metadata);
+    let (world, before) = (fresh(&store, 52), store.heads());
+    store.wait_probed();
+    let by_listing = everything(&world, "");
+    assert_eq!(by_listing, by_heads);
+    assert_eq!(world.far.lists_attributes(), Some(true));
+    let asked = store.heads() - before;
+    assert!(asked <= 2 + 3, "two directories, and the probe: {asked}");
+    // One that does not tell is asked as before; so is one that refuses.
+    for (lists, seed) in [(Lists::Refusal, 53), (Lists::Nothing, 54)] {
+        store.set_lists(lists);
+        let world = fresh(&store, seed);
+        assert_eq!(everything(&world, ""), by_heads, "{lists:?}");
+        assert_eq!(world.far.lists_attributes(), Some(false));
+    }
+    drop(target);
 }
 
 #[test]

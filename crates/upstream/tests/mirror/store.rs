@@ -19,6 +19,19 @@ use crate::listen::{Answer, Lost, answer, listen, refusal, text};
 pub(crate) struct Object {
     pub(crate) body: Bytes,
     pub(crate) headers: BTreeMap<String, String>,
+    /// When it was made, in milliseconds.
+    modified: i64,
+}
+
+/// What the store says of metadata in listings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lists {
+    #[default]
+    Nothing,
+    /// As MinIO.
+    Metadata,
+    /// The parameter is refused.
+    Refusal,
 }
 
 #[derive(Default)]
@@ -37,6 +50,10 @@ struct State {
     /// A key that no listing shows.
     hidden: Option<String>,
     ignores_conditions: bool,
+    lists: Lists,
+    /// The time, in milliseconds; it goes on with each request.
+    now: i64,
+    heads: u64,
     /// Listings of temporary keys: what a process does at last before it sends.
     tidied: u64,
     script: Option<Script>,
@@ -64,8 +81,23 @@ struct Door {
 }
 
 impl Object {
+    fn new(body: Bytes, headers: BTreeMap<String, String>, modified: i64) -> Object {
+        Object { body, headers, modified }
+    }
+
     pub(crate) fn etag(&self) -> String {
         format!("\"{:x}\"", Md5::digest(&self.body))
+    }
+
+    fn time(&self, form: &str) -> String {
+        jiff::Timestamp::from_millisecond(self.modified).unwrap().strftime(form).to_string()
+    }
+
+    /// What HEAD says of it besides its size, time and ETag.
+    fn said(&self) -> BTreeMap<String, String> {
+        let mut said = self.headers.clone();
+        said.entry("content-type".to_owned()).or_insert("binary/octet-stream".to_owned());
+        said
     }
 
     /// The file that it belongs to, if this program wrote it.
@@ -131,6 +163,14 @@ impl Store {
         self.0.lock().unwrap().requests
     }
 
+    pub(crate) fn heads(&self) -> u64 {
+        self.0.lock().unwrap().heads
+    }
+
+    pub(crate) fn set_lists(&self, lists: Lists) {
+        self.0.lock().unwrap().lists = lists;
+    }
+
     /// From now on this decides what happens to each request.
     pub(crate) fn script(&self, script: impl FnMut(&Method, &str, &HeaderMap) -> Option<Fault> + Send + 'static) {
         self.0.lock().unwrap().script = Some(Box::new(script));
@@ -161,13 +201,18 @@ impl Store {
     /// Somebody else gives an object a header; an empty one is made if there is none.
     pub(crate) fn set_header(&self, key: &str, name: &str, value: &str) {
         let mut state = self.0.lock().unwrap();
-        let made = Object { body: Bytes::new(), headers: BTreeMap::new() };
-        state.objects.entry(key.to_owned()).or_insert(made).headers.insert(name.to_owned(), value.to_owned());
+        let now = state.tick();
+        let object = state.objects.entry(key.to_owned()).or_insert(Object::new(Bytes::new(), BTreeMap::new(), now));
+        object.modified = now;
+        object.headers.insert(name.to_owned(), value.to_owned());
     }
 
     /// Somebody else puts an object and keeps the metadata that it had.
     pub(crate) fn replace_body(&self, key: &str, body: &'static [u8]) {
-        self.0.lock().unwrap().objects.get_mut(key).unwrap().body = Bytes::from_static(body);
+        let mut state = self.0.lock().unwrap();
+        let now = state.tick();
+        let object = state.objects.get_mut(key).unwrap();
+        (object.body, object.modified) = (Bytes::from_static(body), now);
     }
 
     /// Somebody else puts an object.
@@ -176,7 +221,8 @@ impl Store {
         if let Some(file) = state.objects.get(key).and_then(Object::file) {
             state.removed.insert(file);
         }
-        state.objects.insert(key.to_owned(), Object { body: Bytes::from_static(body), headers: BTreeMap::new() });
+        let made = Object::new(Bytes::from_static(body), BTreeMap::new(), state.tick());
+        state.objects.insert(key.to_owned(), made);
     }
 
     /// Somebody else removes one.
@@ -205,6 +251,7 @@ impl Store {
             return Err(Lost);
         }
         state.requests += 1;
+        state.heads += u64::from(head.method == Method::HEAD);
         let fault = state.fault(&head);
         match fault {
             Some(Fault::Lost) => return Err(Lost),
@@ -235,6 +282,12 @@ impl State {
         }
     }
 
+    /// Some changes are in one second, and none in one millisecond.
+    fn tick(&mut self) -> i64 {
+        self.now += 301;
+        1_500_000_000_000 + self.now
+    }
+
     fn next(&mut self) -> u64 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
@@ -263,7 +316,8 @@ impl State {
             .collect();
         match head.method {
             Method::GET if key.is_empty() => {
-                self.tidied += u64::from(query["prefix"].contains(".margay-tmp/"));
+                self.tidied +=
+                    u64::from(query["prefix"].contains(".margay-tmp/") && !query["prefix"].ends_with("probe"));
                 self.list(&query)
             }
             Method::POST => self.delete(std::str::from_utf8(&body).unwrap()),
@@ -286,7 +340,7 @@ impl State {
             let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
             return refusal(status, code);
         }
-        let mut object = Object { body, headers: metadata(&head.headers) };
+        let mut object = Object::new(body, metadata(&head.headers), self.tick());
         let source = text(&head.headers, "x-amz-copy-source").map(decoded);
         if let Some(source) = &source {
             let Some(from) = self.objects.get(source.strip_prefix("/far/").unwrap()) else {
@@ -330,6 +384,11 @@ impl State {
     }
 
     fn list(&self, query: &HashMap<&str, String>) -> Answer {
+        let wants = query.get("metadata").is_some_and(|wants| wants == "true");
+        if wants && self.lists == Lists::Refusal {
+            return refusal(501, "NotImplemented");
+        }
+        let tells = wants && self.lists == Lists::Metadata;
         let (prefix, empty) = (&query["prefix"], String::new());
         let after = query.get("continuation-token").unwrap_or(&empty);
         let mut out = String::from("<ListBucketResult>");
@@ -351,15 +410,27 @@ impl State {
             (count, last) = (count + 1, shown.to_owned());
             out += &match shown == key {
                 true => format!(
-                    "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag></Contents>",
+                    "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag><LastModified>{}</LastModified>{}</Contents>",
                     object.body.len(),
-                    object.etag().replace('"', "&quot;")
+                    object.etag().replace('"', "&quot;"),
+                    object.time("%Y-%m-%dT%H:%M:%S.%3fZ"),
+                    if tells { told(object) } else { String::new() }
                 ),
                 false => format!("<CommonPrefixes><Prefix>{shown}</Prefix></CommonPrefixes>"),
             };
         }
         answer(200, out + "</ListBucketResult>")
     }
+}
+
+/// Names in capitals, as MinIO has them.
+fn told(object: &Object) -> String {
+    let pairs = object.said().into_iter().map(|(name, value)| {
+        let name = name.replace("x-amz-meta-", "X-Amz-Meta-");
+        let value = value.replace('&', "&amp;").replace('<', "&lt;");
+        format!("<{name}>{value}</{name}>")
+    });
+    format!("<UserMetadata>{}<expires/></UserMetadata>", pairs.collect::<String>())
 }
 
 fn read(head: &http::request::Parts, object: &Object) -> Answer {
@@ -381,10 +452,11 @@ fn read(head: &http::request::Parts, object: &Object) -> Answer {
         out.headers_mut().insert("content-range", range.parse().unwrap());
         out
     };
-    for (name, value) in &object.headers {
+    for (name, value) in object.said() {
         out.headers_mut()
             .insert(http::header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
     out.headers_mut().insert("etag", etag.parse().unwrap());
+    out.headers_mut().insert("last-modified", object.time("%a, %d %b %Y %H:%M:%S GMT").parse().unwrap());
     out
 }

@@ -1,0 +1,102 @@
+//! Pages of a listing, with what HEAD says of each object where the store tells it.
+//!
+//! Why:        a HEAD for each object is most of what a first listing costs.
+//! Invariants: P1 what a store tells is seen in its answers, not known from its name. What a page does not tell whole is asked for
+//!                by HEAD.
+//!             P2 a store that refuses the parameter is asked without it afterwards.
+//! Not here:   the elements of a page (margay-client), entries (list), when somebody looks again (refresh).
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use margay_client::ClientError;
+use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
+use margay_client::upstream::{Described, Upstream, described};
+
+/// What a listing says of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Listed {
+    /// There is something below it.
+    Directory,
+    Object(Line),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) size: u64,
+    pub(crate) etag: String,
+    /// What HEAD would say.
+    pub(crate) described: Option<Described>,
+}
+
+/// Keys, and where the next page begins.
+pub(crate) type Page = (Vec<(String, Listed)>, Option<String>);
+
+const UNKNOWN: u8 = 0;
+const TOLD: u8 = 1;
+const NOT_TOLD: u8 = 2;
+const REFUSED: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Pages {
+    upstream: Upstream,
+    /// Whether the store tells metadata.
+    metadata: AtomicU8,
+}
+
+impl Pages {
+    pub(crate) fn new(upstream: Upstream) -> Pages {
+        Pages { upstream, metadata: AtomicU8::new(UNKNOWN) }
+    }
+
+    /// Whether the store tells metadata in listings; `None`: it has not listed an object yet.
+    pub(crate) fn tells_metadata(&self) -> Option<bool> {
+        match self.metadata.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            told => Some(told == TOLD),
+        }
+    }
+
+    /// One page of the names directly below a path, without the hidden one.
+    pub(crate) async fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, ClientError> {
+        let with = self.metadata.load(Ordering::Relaxed) != REFUSED;
+        let query = ListQuery {
+            prefix: path,
+            delimiter: Some("/"),
+            token: token.as_deref(),
+            keys_max: PAGE_KEYS_MAX,
+            encoded: true,
+            metadata: with,
+            ..ListQuery::default()
+        };
+        let page = match self.upstream.list(&query).await {
+            Err(error) if with && is_refusal(&error) => {
+                let plain = self.upstream.list(&ListQuery { metadata: false, ..query }).await?;
+                tracing::info!(%error, "this store lists no metadata");
+                self.metadata.store(REFUSED, Ordering::Relaxed);
+                plain
+            }
+            page => page?,
+        };
+        let mut listed = Vec::with_capacity(page.entries.len() + page.prefixes.len());
+        for entry in page.entries {
+            let described = described(&entry);
+            if with && self.metadata.load(Ordering::Relaxed) != TOLD {
+                let seen = if described.is_some() { TOLD } else { NOT_TOLD };
+                // A refusal stays.
+                let known = |now: u8| (now != REFUSED).then_some(seen);
+                let _ = self.metadata.fetch_update(Ordering::Relaxed, Ordering::Relaxed, known);
+            }
+            if entry.key != path {
+                listed.push((entry.key, Listed::Object(Line { size: entry.size, etag: entry.etag, described })));
+            }
+        }
+        let prefixes = page.prefixes.into_iter().filter(|prefix| prefix != hidden && prefix != path);
+        listed.extend(prefixes.map(|prefix| (prefix, Listed::Directory)));
+        Ok((listed, page.next_token.filter(|_| page.truncated)))
+    }
+}
+
+/// Whether a store may mean the parameter.
+fn is_refusal(error: &ClientError) -> bool {
+    matches!(error.status(), Some(400 | 405 | 501))
+}
