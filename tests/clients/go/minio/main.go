@@ -190,6 +190,37 @@ func metadata() error {
 	return First(err, client.PutObjectTagging(all, bucket, "meta", set, minio.PutObjectTaggingOptions{}), client.RemoveObjectTagging(all, bucket, "meta", minio.RemoveObjectTaggingOptions{}))
 }
 
+// A listing has the metadata and tags of each object, as at MinIO.
+func listedMetadata() error {
+	tagged := map[string]string{"a": "1", "b c": "d&e"}
+	options := minio.PutObjectOptions{ContentType: "text/html", UserMetadata: map[string]string{"mode": "0100644", "Long-name": "<&>"}, UserTags: tagged}
+	if err := put("listed/tagged", []byte("x"), options); err != nil {
+		return err
+	}
+	if err := put("listed/typed", []byte("x"), minio.PutObjectOptions{ContentType: "text/plain"}); err != nil {
+		return err
+	}
+	var found []minio.ObjectInfo
+	for one := range client.ListObjects(all, bucket, minio.ListObjectsOptions{Prefix: "listed/", Recursive: true, WithMetadata: true}) {
+		if one.Err != nil {
+			return one.Err
+		}
+		found = append(found, one)
+	}
+	if len(found) != 2 {
+		return fmt.Errorf("%d objects", len(found))
+	}
+	first, second := found[0], found[1]
+	metadata := fmt.Sprint(first.UserMetadata, second.UserMetadata)
+	expected := fmt.Sprint(
+		map[string]string{"X-Amz-Meta-Long-Name": "<&>", "X-Amz-Meta-Mode": "0100644", "content-type": "text/html"},
+		map[string]string{"content-type": "text/plain"})
+	if metadata != expected {
+		return fmt.Errorf("metadata %s", metadata)
+	}
+	return Same(fmt.Sprint(first.UserTags, len(second.UserTags)), fmt.Sprint(tagged, 0))
+}
+
 func conditions() error {
 	once := minio.PutObjectOptions{}
 	once.SetMatchETagExcept("*")
@@ -346,7 +377,7 @@ func removeEverything() error {
 func main() {
 	Run([]Check{
 		{"make bucket", makeBucket}, {"put and get", putAndGet}, {"files, multipart", files}, {"streams of unknown length", unknownLength}, {"odd keys", odd},
-		{"list", list}, {"ranges", ranges}, {"metadata and tags", metadata}, {"conditions", conditions}, {"copies and compose", copies},
+		{"list", list}, {"ranges", ranges}, {"metadata and tags", metadata}, {"metadata of a listing", listedMetadata}, {"conditions", conditions}, {"copies and compose", copies},
 		{"checksums in trailers", checksums}, {"presigned", presigned}, {"form", form}, {"versions and locks", versions}, {"refusals", refusals},
 		{"remove everything", removeEverything},
 	})
