@@ -119,16 +119,35 @@ fn mode_of(headers: &HeaderMap) -> Option<u32> {
 
 fn time_of(headers: &HeaderMap) -> Option<Timestamp> {
     let nanoseconds = || text(headers, "file-mtime")?.trim_end_matches("ns").parse().ok().map(Timestamp);
-    let written = || {
-        let date = httpdate::parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).ok()?;
-        let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-        Some(Timestamp(i64::try_from(since.as_nanos()).ok()?))
-    };
     nanoseconds()
         .or_else(|| parse_time(text(headers, "mtime")?))
         .or_else(|| parse_time(listed(headers, "mtime")?))
         .or_else(|| parse_time(text(headers, "goog-reserved-file-mtime")?))
-        .or_else(written)
+        .or_else(|| written(headers))
+}
+
+/// `Last-Modified`.
+fn written(headers: &HeaderMap) -> Option<Timestamp> {
+    let date = httpdate::parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).ok()?;
+    let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(Timestamp(i64::try_from(since.as_nanos()).ok()?))
+}
+
+/// When the bucket got an object, in milliseconds; 0: HEAD does not say.
+pub(crate) fn written_ms(headers: &HeaderMap) -> u64 {
+    written(headers).map_or(0, |at| u64::try_from(at.0 / 1_000_000).unwrap_or(0))
+}
+
+/// Whether an object has the metadata with which a file would be sent now, whoever wrote it.
+pub(crate) fn is_told(sent: &Metadata, headers: &HeaderMap) -> bool {
+    let is_compared =
+        |name: &HeaderName| *name != WRITE_ID && (name.as_str().starts_with(USER) || is_plain(name.as_str()));
+    let text = |value: &HeaderValue| words::decoded(value.as_bytes());
+    let mut compared = sent.iter().filter(|(name, _)| is_compared(name));
+    let has_all = compared.all(|(name, value)| headers.get(name).is_some_and(|there| text(there) == text(value)));
+    let is_sent = |name: &HeaderName| sent.iter().any(|(own, _)| own == name);
+    let mut more = headers.iter().filter(|(name, _)| is_compared(name) && !is_sent(name));
+    has_all && more.all(|(name, value)| *name == CONTENT_TYPE && value == DEFAULT_TYPE)
 }
 
 impl ObjectAttributes {

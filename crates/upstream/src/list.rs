@@ -26,7 +26,7 @@ use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::attributes::{ObjectAttributes, kept_headers, write_id_of};
+use crate::attributes::{ObjectAttributes, kept_headers, write_id_of, written_ms};
 use crate::bytes::segment_of;
 use crate::pages::{Line, Listed, Page, Pages};
 use crate::runtime::Requests;
@@ -45,6 +45,16 @@ pub(crate) struct Found {
     pub(crate) key: String,
     /// `None`: a directory without a marker.
     pub(crate) there: Option<Described>,
+    /// As `UpstreamObject::modified`.
+    pub(crate) modified: u64,
+}
+
+impl Found {
+    /// What HEAD says of an object.
+    pub(crate) fn object(key: &str, name: &str, there: Described) -> Found {
+        let (sort_name, key, modified) = (name.to_owned(), key.to_owned(), written_ms(&there.headers));
+        Found { sort_name, key, there: Some(there), modified }
+    }
 }
 
 /// What an entry replaces, and which files go without being replaced: names and numbers.
@@ -198,8 +208,7 @@ impl Listing {
         if self.tracked.unlisted.read().contains(&directory) {
             return Ok(());
         }
-        let (key, there) = (object_key.to_owned(), Some(there.clone()));
-        self.enter(directory, &[Found { sort_name, key, there }], false)
+        self.enter(directory, &[Found::object(object_key, &sort_name, there.clone())], false)
     }
 }
 
@@ -223,47 +232,57 @@ impl Lister for Listing {
 async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, ClientError> {
     let mut heads = JoinSet::new();
     let mut found = Vec::with_capacity(listed.len());
-    let mut put = |key: String, is_directory: bool, there: Option<Described>| {
+    let mut put = |key: String, modified: Option<u64>, there: Option<Described>| {
         // An object without an answer was removed since.
-        if let Some(name) = key.strip_prefix(path).filter(|_| is_directory || there.is_some()) {
-            found.push(Found { sort_name: name.to_owned(), there, key });
+        if let Some(name) = key.strip_prefix(path).filter(|_| modified.is_none() || there.is_some()) {
+            let sort_name = name.to_owned();
+            let told = there.as_ref().map_or(0, |there| written_ms(&there.headers));
+            // HEAD says it in whole seconds.
+            let modified = modified.filter(|listed| is_same_time(*listed, told)).unwrap_or(told);
+            found.push(Found { sort_name, there, key, modified });
         }
     };
     for (key, listed) in listed {
         match listed {
-            Listed::Object(Line { described: Some(there), .. }) => put(key, false, Some(there)),
+            Listed::Object(Line { described: Some(there), modified, .. }) => put(key, Some(modified), Some(there)),
             listed => drop(heads.spawn(head(upstream.clone(), key, listed))),
         }
     }
     while let Some(head) = heads.join_next().await {
-        let (key, is_directory, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
-        put(key, is_directory, there);
+        let (key, modified, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
+        put(key, modified, there);
     }
     found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
     Ok(found)
 }
 
-/// The key, whether it is a directory's, and what is there.
+/// The key, the listed time of an object (`None`: a directory's), and what is there.
 async fn head(
     upstream: Upstream,
     key: String,
     listed: Listed,
-) -> Result<(String, bool, Option<Described>), ClientError> {
-    let is_directory = matches!(listed, Listed::Directory);
+) -> Result<(String, Option<u64>, Option<Described>), ClientError> {
     match (upstream.describe(&key).await, listed) {
         // It may be listed and not be read: it is shown, and reading it says so.
-        (Err(error), Listed::Object(Line { size, etag, .. })) if error.status() == Some(403) => {
+        (Err(error), Listed::Object(Line { size, etag, modified, .. })) if error.status() == Some(403) => {
             let there = Described { etag, size, headers: http::HeaderMap::new() };
-            Ok((key, is_directory, Some(there)))
+            Ok((key, Some(modified), Some(there)))
         }
         // Where missing keys are refused, too.
-        (Err(error), Listed::Directory) if error.status() == Some(403) => Ok((key, is_directory, None)),
-        (there, _) => there.map(|there| (key, is_directory, there)),
+        (Err(error), Listed::Directory) if error.status() == Some(403) => Ok((key, None, None)),
+        (there, Listed::Object(line)) => there.map(|there| (key, Some(line.modified), there)),
+        (there, Listed::Directory) => there.map(|there| (key, None, there)),
     }
 }
 
+/// Whether two times of an object are one: some are told in whole seconds. 0 is not known.
+pub(crate) fn is_same_time(one: u64, other: u64) -> bool {
+    let is_rough = one.is_multiple_of(1000) || other.is_multiple_of(1000);
+    one == 0 || other == 0 || one == other || is_rough && one / 1000 == other / 1000
+}
+
 /// `now` is the time of a directory without a marker.
-fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
+pub(crate) fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
     let described = one.there.as_ref().map(|there| ObjectAttributes::of(&there.headers)).unwrap_or_default();
     let (uid, gid) = (described.uid.unwrap_or_default(), described.gid.unwrap_or_default());
     let modified = described.modified.unwrap_or(now);
@@ -290,7 +309,7 @@ fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
 }
 
 /// The object of an entry that has just come from it: nothing differs.
-fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject {
+pub(crate) fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject {
     let file = entry.file(Data::Inline(Vec::new())).map(|mut file| {
         // As it is stored.
         file.fit_headers();
@@ -306,6 +325,7 @@ fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject
         number: entry.ino.0,
         content: state.content,
         attributes: state.attributes,
+        modified: one.modified,
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Listed {
 pub(crate) struct Line {
     pub(crate) size: u64,
     pub(crate) etag: String,
+    /// In milliseconds; 0: the page does not say.
+    pub(crate) modified: u64,
     /// What HEAD would say.
     pub(crate) described: Option<Described>,
 }
@@ -87,7 +89,10 @@ impl Pages {
                 let _ = self.metadata.fetch_update(Ordering::Relaxed, Ordering::Relaxed, known);
             }
             if entry.key != path {
-                listed.push((entry.key, Listed::Object(Line { size: entry.size, etag: entry.etag, described })));
+                let modified = entry.modified.parse().map_or(0, |at: jiff::Timestamp| at.as_millisecond());
+                let modified = u64::try_from(modified).unwrap_or(0);
+                let line = Line { size: entry.size, etag: entry.etag, modified, described };
+                listed.push((entry.key, Listed::Object(line)));
             }
         }
         let prefixes = page.prefixes.into_iter().filter(|prefix| prefix != hidden && prefix != path);

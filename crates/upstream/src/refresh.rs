@@ -1,15 +1,15 @@
 //! Compares a directory with the bucket again, and enters what others changed there.
 //!
 //! Why:        a directory that was listed once would never show what other programs do.
-//! Examples:   an object that somebody put is a new file; one that somebody replaced is a new file under the same name, and
-//!             who has the old one open keeps it; one that somebody removed is gone.
+//! Examples:   an object that somebody put is a new file; one that somebody replaced, or gave other attributes, is a new file under
+//!             the same name, and who has the old one open keeps it; one that somebody removed is gone.
 //! Invariants: E1 nothing that is only here is touched: no name that is dirty, that this process has just written, or that is
 //!                open.
 //!             E2 a difference counts only if a HEAD after the listing shows it too: listings may be late.
 //!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
 //! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
 //!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
-//! Not here:   directories that are gone (they stay, empty); attributes that somebody changed without the content.
+//! Not here:   what differs under one name (compare); directories that are gone (they stay, empty).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use margay_rows::record::Entry;
+use margay_meta::Write;
+use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
 
+use crate::compare::Difference;
 use crate::list::{Found, Gone, Listing, Rows};
 use crate::pages::{Line, Listed};
-use crate::tracked::{entry_at, object_row, rows_of_object};
+use crate::tracked::{commit, entry_at, object_row, rows_of_object};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
@@ -30,32 +32,17 @@ const WAIT: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 /// Names of one batch.
 const NAMES_PER_BATCH: usize = 200;
+/// Rows of one batch.
+const ROWS_PER_BATCH: usize = 1000;
 
-/// What differs under a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Difference {
-    /// Not here.
-    New,
-    /// This file is another one there.
-    Replaced(Ino),
-    Gone(Ino),
-}
-
-impl Difference {
-    /// The file that goes.
-    fn file(self) -> Option<Ino> {
-        match self {
-            Difference::New => None,
-            Difference::Replaced(ino) | Difference::Gone(ino) => Some(ino),
-        }
-    }
-}
+/// A file, what its row says of its object, and what it is to say.
+type Seen = (Ino, UpstreamObject, UpstreamObject);
 
 /// A directory under comparison.
-struct Compared {
+pub(crate) struct Compared {
     directory: Ino,
     /// Its key.
-    path: String,
+    pub(crate) path: String,
     /// When the listing began.
     began: Duration,
     there: BTreeMap<String, Listed>,
@@ -156,50 +143,59 @@ impl Listing {
         }
         let touched = self.tracked.files.lock().touched(&compared.path, compared.began);
         let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
-        let mut differing = Vec::new();
+        let (mut differing, mut seen) = (Vec::new(), Vec::new());
         for name in names {
-            let difference = self.difference(compared, &touched, name, here.get(name), there.get(name))?;
-            if difference.is_some_and(|one| one.file().is_none_or(|ino| !self.volume.is_open(ino))) {
+            let (here, there) = (here.get(name), there.get(name));
+            let Some(difference) = self.difference(compared, &touched, name, here, there)? else { continue };
+            if let Some(again) = self.seen(&difference, name, here, there)? {
+                seen.push(again);
+            } else if difference.file().is_none_or(|ino| !self.volume.is_open(ino)) {
                 differing.push(name.clone());
             }
         }
+        self.note_seen(compared, &seen)?;
         Ok(differing)
     }
 
-    /// What differs under one name that is not dirty.
-    fn difference(
+    /// The row of an object that was written again and has the attributes of its file.
+    fn seen(
         &self,
-        compared: &Compared,
-        touched: &BTreeSet<String>,
+        difference: &Difference,
         name: &str,
         here: Option<&Entry>,
         there: Option<&Listed>,
-    ) -> Result<Option<Difference>, String> {
-        let object_key = format!("{}{name}", compared.path);
-        let is_touched = match name.ends_with('/') {
-            true => touched.range(object_key.clone()..).next().is_some_and(|key| key.starts_with(&object_key)),
-            false => touched.contains(&object_key),
-        };
-        if is_touched {
+    ) -> Result<Option<Seen>, String> {
+        let (Difference::Touched(ino, object), Some(Entry::File(file)), Some(Listed::Object(line))) =
+            (difference, here, there)
+        else {
             return Ok(None);
-        }
-        let file = match here {
-            None => return Ok(there.map(|_| Difference::New)),
-            Some(Entry::File(file)) => file,
-            Some(_) => return Ok(None),
         };
-        let object = object_row(&*self.tracked.below, file.ino).map_err(|error| error.to_string())?;
-        let Some(object) = object.filter(|object| object.key == object_key) else { return Ok(None) };
-        let difference = match there {
-            Some(Listed::Object(line)) if is_same_etag(&line.etag, &object.etag) && line.size == object.size => {
-                return Ok(None);
+        let is_same = match &line.described {
+            Some(described) => self.has_attributes(file, object, name, described)?,
+            // It was sent from here, so its time is seen for the first time.
+            None => object.modified == 0,
+        };
+        let now = UpstreamObject { modified: line.modified, ..object.clone() };
+        Ok(is_same.then(|| (*ino, object.clone(), now)))
+    }
+
+    /// Notes new times of objects, where nothing was done with them meanwhile.
+    fn note_seen(&self, compared: &Compared, seen: &[Seen]) -> Result<(), String> {
+        for some in seen.chunks(ROWS_PER_BATCH) {
+            let files = self.tracked.files.lock();
+            let touched = files.touched(&compared.path, compared.began);
+            let mut writes = Vec::with_capacity(some.len());
+            for (ino, then, now) in some.iter().filter(|(_, then, _)| !touched.contains(&then.key)) {
+                let row = object_row(&*self.tracked.below, *ino).map_err(|error| error.to_string())?;
+                if row.as_ref() == Some(then) {
+                    writes.push(Write::Put { key: key::upstream_object(*ino), value: now.encode() });
+                }
             }
-            // Something else is below it than an object.
-            Some(Listed::Directory) => return Ok(None),
-            Some(Listed::Object(_)) => Difference::Replaced(file.ino),
-            None => Difference::Gone(file.ino),
-        };
-        Ok(Some(difference))
+            if !writes.is_empty() {
+                commit(&*self.tracked.below, writes).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks at these names once more (E2), and enters what is there; returns those that somebody here is working on.
@@ -229,24 +225,33 @@ impl Listing {
         let (_held, closed) = self.volume.hold_closed(&inos);
         let files = self.tracked.files.lock();
         let touched = files.touched(&compared.path, compared.began);
-        let (mut gone, mut rows, mut come, mut left) = (Gone::new(), Rows::new(), Vec::new(), Vec::new());
+        let (mut gone, mut rows, mut come) = (Gone::new(), Rows::new(), Vec::new());
+        let (mut left, mut seen) = (Vec::new(), Vec::new());
         for name in names {
             let here = entry(name)?;
             let there = found.get(name).map(|one| match one.there.as_ref().filter(|_| !name.ends_with('/')) {
                 None => Listed::Directory,
-                Some(there) => Listed::Object(Line { size: there.size, etag: there.etag.clone(), described: None }),
+                Some(there) => {
+                    let (size, etag) = (there.size, there.etag.clone());
+                    Listed::Object(Line { size, etag, modified: one.modified, described: Some(there.clone()) })
+                }
             });
             let difference = self.difference(compared, &touched, name, here.as_ref(), there.as_ref())?;
-            if difference.and_then(Difference::file).is_some_and(|ino| !closed.contains(&ino)) {
+            let Some(difference) = difference else { continue };
+            if let Some(again) = self.seen(&difference, name, here.as_ref(), there.as_ref())? {
+                seen.push(again);
+                continue;
+            }
+            if difference.file().is_some_and(|ino| !closed.contains(&ino)) {
                 left.push(name.clone());
                 continue;
             }
-            if let Some(ino) = difference.and_then(Difference::file) {
+            if let Some(ino) = difference.file() {
                 let object = object_row(&*self.tracked.below, ino).map_err(|error| error.to_string())?;
                 rows.extend(object.iter().flat_map(|one| rows_of_object(ino, one)).map(|row| (row, None)));
                 gone.push((name.clone(), ino));
             }
-            if matches!(difference, Some(Difference::New | Difference::Replaced(_))) {
+            if !matches!(difference, Difference::Gone(_)) {
                 come.push(name);
             }
         }
@@ -256,11 +261,7 @@ impl Listing {
             self.enter_over(compared.directory, (&gone, rows), &come)?;
         }
         drop(files);
+        self.note_seen(compared, &seen)?;
         Ok(left)
     }
-}
-
-/// Some stores quote ETags in headers alone.
-fn is_same_etag(one: &str, other: &str) -> bool {
-    one.trim_matches('"') == other.trim_matches('"')
 }

@@ -1,7 +1,7 @@
 //! What a bucket of another store has of a volume, and what it lacks.
 //!
 //! Layout:     object: 1, text key, text ETag, text write id, varint size, varint number of its bytes, varint content,
-//!             varint attributes | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
+//!             varint attributes; or 2, the same, and varint time | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
 //!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
 //!             the write whose outcome is not known
 //! Invariants: U1 keys and ETags are texts as the bucket gave them.
@@ -11,6 +11,8 @@ use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
 
 const LAYOUT: u8 = 1;
+/// Of an object whose time is known.
+const LAYOUT_TIMED: u8 = 2;
 const FLAG_NAMED: u8 = 1;
 const FLAG_MOVED: u8 = 2;
 const FLAG_SENT: u8 = 4;
@@ -30,6 +32,8 @@ pub struct UpstreamObject {
     /// Which content and which attributes of the file it has.
     pub content: u64,
     pub attributes: u64,
+    /// When the bucket got it, in milliseconds, as the bucket says; 0: not known.
+    pub modified: u64,
 }
 
 /// An object that is to be removed.
@@ -58,24 +62,32 @@ pub struct UpstreamDirty {
 impl UpstreamObject {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(64 + self.key.len() + self.etag.len() + self.write_id.len());
-        writer.byte(LAYOUT);
+        writer.byte(if self.modified == 0 { LAYOUT } else { LAYOUT_TIMED });
         writer.bytes(self.key.as_bytes());
         writer.bytes(self.etag.as_bytes());
         writer.bytes(self.write_id.as_bytes());
         for number in [self.size, self.number, self.content, self.attributes] {
             writer.varint(number);
         }
+        if self.modified != 0 {
+            writer.varint(self.modified);
+        }
         writer.finish()
     }
 
     pub fn decode(value: &[u8]) -> Result<UpstreamObject, Damaged> {
         let mut reader = Reader::new(value);
-        reader.layout(LAYOUT)?;
+        let is_timed = match reader.byte()? {
+            LAYOUT => false,
+            LAYOUT_TIMED => true,
+            _ => return Err(Damaged("unknown layout")),
+        };
         let (key, etag) = (reader.text()?.to_owned(), reader.text()?.to_owned());
         let write_id = reader.text()?.to_owned();
         let (size, number) = (reader.varint()?, reader.varint()?);
         let (content, attributes) = (reader.varint()?, reader.varint()?);
-        let object = UpstreamObject { key, etag, write_id, size, number, content, attributes };
+        let modified = if is_timed { reader.varint()? } else { 0 };
+        let object = UpstreamObject { key, etag, write_id, size, number, content, attributes, modified };
         reader.end()?;
         Ok(object)
     }
@@ -150,8 +162,13 @@ mod tests {
             number: 7,
             content: u64::MAX,
             attributes: 3,
+            modified: 0,
         };
-        assert_eq!(UpstreamObject::decode(&object.encode()), Ok(object.clone()));
+        let timed = UpstreamObject { modified: 1_500_000_000_301, ..object.clone() };
+        for object in [&object, &timed] {
+            assert_eq!(UpstreamObject::decode(&object.encode()), Ok(object.clone()));
+        }
+        assert_eq!(object.encode()[0], 1, "as older programs wrote it");
         let left = UpstreamLeftover { key: "old".to_owned(), etag: "e".to_owned(), since: 9 };
         let dirty = UpstreamDirty {
             name: Some((Ino(5), "n".to_owned())),

@@ -217,7 +217,7 @@ fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, wr
             let number = object.as_ref().map_or(0, |object| object.number);
             // Which of its states it has is not known, so it is sent again.
             let (write_id, size) = (write_id_of(there).to_owned(), there.size);
-            let found = UpstreamObject { key, etag, write_id, size, number, content: 0, attributes: 0 };
+            let found = UpstreamObject { key, etag, write_id, size, number, content: 0, attributes: 0, modified: 0 };
             writes.push(Write::Put { key: key::upstream_object(ino), value: found.encode() });
             *object = Some(found);
         }
@@ -258,6 +258,8 @@ fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, sent: Option<&Sent>,
         number: old.as_ref().map_or(0, |old| old.number),
         content: base.content,
         attributes: base.attributes,
+        // The answer to a write does not tell it.
+        modified: if sent.is_some() { 0 } else { old.as_ref().map_or(0, |old| old.modified) },
     };
     if old.as_ref() != Some(&object) {
         writes.push(Write::Put { key: key::upstream_object(ino), value: object.encode() });

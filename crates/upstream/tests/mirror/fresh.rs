@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use margay_volume::posix::*;
 
-use crate::store::{Fault, Store};
+use crate::store::{Fault, Lists, Store};
 use crate::world::*;
 use crate::{in_bucket, keys};
 
@@ -97,4 +97,42 @@ fn a_late_listing_takes_nothing_away() {
     store.hide("a");
     cache.clock().jump(LATER);
     assert_eq!(lines(&world), ["a 1", "b 1"]);
+}
+
+/// A copy of an object onto itself, as `chmod` of another mount is, keeps its ETag.
+#[test]
+fn attributes_that_others_change_alone_are_seen() {
+    for (seed, lists) in [(36, Lists::Nothing), (37, Lists::Metadata)] {
+        let (store, world, cache) = read(seed, &[("theirs", b"1"), ("other", b"1")]);
+        store.set_lists(lists);
+        world.write("", "mine", 0, b"2").unwrap();
+        set_xattr(&world, "mine");
+        world.flush();
+        cache.clock().jump(LATER);
+        lines(&world);
+        let (heads, mine) = (store.heads(), world.at("mine").unwrap());
+        cache.clock().jump(LATER);
+        lines(&world);
+        assert_eq!(store.heads(), heads, "{lists:?}: what was sent from here is not asked for");
+        // Written again as it is.
+        store.set_header("mine", "content-type", "binary/octet-stream");
+        cache.clock().jump(LATER);
+        lines(&world);
+        assert_eq!(world.at("mine").unwrap(), mine, "{lists:?}: nothing differs");
+        store.set_header("mine", "x-amz-meta-mode", "0100600");
+        store.set_header("theirs", "x-amz-meta-mode", "0100640");
+        store.set_header("theirs", "x-amz-meta-colour", "red");
+        cache.clock().jump(LATER);
+        lines(&world);
+        assert_eq!(keys(&world.shown()), ["mine 600 1", "other 644 1", "theirs 640 1"], "{lists:?}");
+        assert_eq!(lines(&world), ["mine 2", "other 1", "theirs 1"]);
+        assert_eq!(world.xattrs("theirs")["user.colour"], b"red");
+        assert!(store.heads() - heads <= 4, "{lists:?}: those that were written again");
+        assert_eq!(world.far.backlog().files, 0);
+        world.reclaim();
+    }
+}
+
+fn set_xattr(world: &World, path: &str) {
+    world.mount.set_xattr(world.at(path).unwrap(), b"user.title", "\u{fc}".as_bytes(), SetXattr::Any, false).unwrap();
 }
