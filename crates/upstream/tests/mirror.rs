@@ -218,19 +218,20 @@ fn a_created_file_costs_one_request_and_a_thousand_removed_ones_few() {
         world.write("", &format!("f{number}"), 0, b"content").unwrap();
     }
     world.flush();
-    let made = store.requests() - before;
+    let (made, listings) = (store.requests() - before, store.listings());
     assert!(made <= 1020, "{made} requests for 1000 files");
     for number in 0..1000 {
         world.mount.attributes(world.at(&format!("f{number}")).unwrap()).unwrap();
     }
-    assert_eq!(store.requests() - before, made, "a stat costs none");
+    // On a slow machine the directory is compared with the bucket meanwhile.
+    assert_eq!(store.requests() - before - (store.listings() - listings), made, "a stat costs none");
     for number in 0..1000 {
         let name = Name::Plain(format!("f{number}"));
         store.may_lose("3", world.mount.lookup(world.mount.root(), &name).unwrap().ino.0);
         world.mount.unlink(world.mount.root(), &name).unwrap();
     }
     world.flush();
-    let removed = store.requests() - before - made;
+    let removed = store.requests() - before - made - (store.listings() - listings);
     println!("evidence: far mounts: {made} requests for 1000 files made, {removed} for 1000 removed");
     // Removals wait a second for others, so a slow machine makes more of them.
     let seconds = clock.monotonic().as_secs();

@@ -54,6 +54,7 @@ struct State {
     /// The time, in milliseconds; it goes on with each request.
     now: i64,
     heads: u64,
+    listings: u64,
     /// Listings of temporary keys: what a process does at last before it sends.
     tidied: u64,
     script: Option<Script>,
@@ -165,6 +166,10 @@ impl Store {
 
     pub(crate) fn heads(&self) -> u64 {
         self.0.lock().unwrap().heads
+    }
+
+    pub(crate) fn listings(&self) -> u64 {
+        self.0.lock().unwrap().listings
     }
 
     pub(crate) fn set_lists(&self, lists: Lists) {
@@ -318,6 +323,7 @@ impl State {
             Method::GET if key.is_empty() => {
                 self.tidied +=
                     u64::from(query["prefix"].contains(".margay-tmp/") && !query["prefix"].ends_with("probe"));
+                self.listings += 1;
                 self.list(&query)
             }
             Method::POST => self.delete(std::str::from_utf8(&body).unwrap()),
