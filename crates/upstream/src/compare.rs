@@ -29,13 +29,15 @@ pub(crate) enum Difference {
     Gone(Ino),
     /// This file's object has the same content, and another time than its row says: its attributes may differ.
     Touched(Ino, UpstreamObject),
+    /// This directory has nothing there.
+    Empty(Ino),
 }
 
 impl Difference {
     /// The file that goes.
     pub(crate) fn file(&self) -> Option<Ino> {
         match self {
-            Difference::New => None,
+            Difference::New | Difference::Empty(_) => None,
             Difference::Replaced(ino) | Difference::Gone(ino) | Difference::Touched(ino, _) => Some(*ino),
         }
     }
@@ -62,7 +64,8 @@ impl Listing {
         let file = match here {
             None => return Ok(there.map(|_| Difference::New)),
             Some(Entry::File(file)) => file,
-            Some(_) => return Ok(None),
+            Some(Entry::Directory(entry)) => return Ok(there.is_none().then_some(Difference::Empty(entry.ino))),
+            Some(Entry::Link(_)) => return Ok(None),
         };
         let object = object_row(&*self.tracked.below, file.ino).map_err(|error| error.to_string())?;
         let Some(object) = object.filter(|object| object.key == object_key) else { return Ok(None) };

@@ -111,7 +111,7 @@ impl Listing {
         let taken = self.names_in(directory)?;
         let mut token = None;
         loop {
-            let (listed, next) = self.page(&path, &hidden, token.take())?;
+            let Page { listed, next, .. } = self.page(&path, &hidden, token.take())?;
             let found = self.described(&path, listed)?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
             for some in new.chunks(ENTRIES_PER_BATCH) {

@@ -30,8 +30,14 @@ pub(crate) struct Line {
     pub(crate) described: Option<Described>,
 }
 
-/// Keys, and where the next page begins.
-pub(crate) type Page = (Vec<(String, Listed)>, Option<String>);
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) listed: Vec<(String, Listed)>,
+    /// Where the next one begins.
+    pub(crate) next: Option<String>,
+    /// There is an object of the directory itself.
+    pub(crate) has_marker: bool,
+}
 
 const UNKNOWN: u8 = 0;
 const TOLD: u8 = 1;
@@ -80,6 +86,7 @@ impl Pages {
             page => page?,
         };
         let mut listed = Vec::with_capacity(page.entries.len() + page.prefixes.len());
+        let mut has_marker = false;
         for entry in page.entries {
             let described = described(&entry);
             if with && self.metadata.load(Ordering::Relaxed) != TOLD {
@@ -88,7 +95,9 @@ impl Pages {
                 let known = |now: u8| (now != REFUSED).then_some(seen);
                 let _ = self.metadata.fetch_update(Ordering::Relaxed, Ordering::Relaxed, known);
             }
-            if entry.key != path {
+            if entry.key == path {
+                has_marker = true;
+            } else {
                 let modified = entry.modified.parse().map_or(0, |at: jiff::Timestamp| at.as_millisecond());
                 let modified = u64::try_from(modified).unwrap_or(0);
                 let line = Line { size: entry.size, etag: entry.etag, modified, described };
@@ -97,7 +106,7 @@ impl Pages {
         }
         let prefixes = page.prefixes.into_iter().filter(|prefix| prefix != hidden && prefix != path);
         listed.extend(prefixes.map(|prefix| (prefix, Listed::Directory)));
-        Ok((listed, page.next_token.filter(|_| page.truncated)))
+        Ok(Page { listed, next: page.next_token.filter(|_| page.truncated), has_marker })
     }
 }
 

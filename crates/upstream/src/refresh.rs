@@ -2,14 +2,15 @@
 //!
 //! Why:        a directory that was listed once would never show what other programs do.
 //! Examples:   an object that somebody put is a new file; one that somebody replaced, or gave other attributes, is a new file under
-//!             the same name, and who has the old one open keeps it; one that somebody removed is gone.
+//!             the same name, and who has the old one open keeps it; one that somebody removed is gone, and so is a directory in which nothing is left.
 //! Invariants: E1 nothing that is only here is touched: no name that is dirty, that this process has just written, or that is
 //!                open.
-//!             E2 a difference counts only if a HEAD after the listing shows it too: listings may be late.
+//!             E2 a difference counts only if a HEAD after the listing shows it too, or another listing where much differs: listings
+//!                may be late.
 //!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
 //! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
 //!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
-//! Not here:   what differs under one name (compare); directories that are gone (they stay, empty).
+//! Not here:   what differs under one name (compare).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -32,6 +33,8 @@ const WAIT: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 /// Names of one batch.
 const NAMES_PER_BATCH: usize = 200;
+/// More differing names are confirmed by another listing.
+const NAMES_PER_LISTING: usize = 16;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -46,9 +49,22 @@ pub(crate) struct Compared {
     /// When the listing began.
     began: Duration,
     there: BTreeMap<String, Listed>,
+    /// There is an object of the directory itself.
+    has_marker: bool,
+    /// What differs was seen twice.
+    is_confirmed: bool,
+    /// Directories in it that have nothing there.
+    empty: Vec<(String, Ino)>,
     /// Names that somebody here is working on.
     left: Vec<String>,
     differed: bool,
+}
+
+impl Compared {
+    fn begin(directory: Ino, path: String, began: Duration) -> Compared {
+        let (there, empty, left) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Compared { directory, path, began, there, has_marker: false, is_confirmed: false, empty, left, differed: false }
+    }
 }
 
 impl Listing {
@@ -93,28 +109,71 @@ impl Listing {
             let mut files = self.tracked.files.lock();
             let path = files.paths.of(&*self.tracked.below, directory).map_err(|error| error.to_string())?;
             let Some(path) = path else { return Ok(None) };
-            let (there, left) = (BTreeMap::new(), Vec::new());
-            let compared = Compared { directory, path, began: files.now(), there, left, differed: false };
-            (compared, files.paths.temporary_directory())
+            (Compared::begin(directory, path, files.now()), files.paths.temporary_directory())
         };
-        let mut there = BTreeMap::new();
-        let mut token = None;
-        loop {
-            let (listed, next) = self.page(&compared.path, &hidden, token.take())?;
-            let names = listed
-                .into_iter()
-                .filter_map(|(key, listed)| Some((key.strip_prefix(compared.path.as_str())?.to_owned(), listed)));
-            there.extend(names);
-            match next {
-                Some(next) => token = Some(next),
-                None => break,
-            }
+        self.look(&mut compared, &hidden)?;
+        let mut names = self.differing(&mut compared)?;
+        if names.len() > NAMES_PER_LISTING {
+            // One more listing confirms them for less than a HEAD each.
+            self.look(&mut compared, &hidden)?;
+            compared.is_confirmed = true;
+            names = self.differing(&mut compared)?;
         }
-        compared.there = there;
-        let names = self.differing(&compared)?;
         compared.differed = !names.is_empty();
         self.take_over_all(&mut compared, &names)?;
+        for (name, ino) in std::mem::take(&mut compared.empty) {
+            compared.differed |= self.remove_empty(&compared, name, ino)?;
+        }
         Ok(Some(compared))
+    }
+
+    /// Lists the directory.
+    fn look(&self, compared: &mut Compared, hidden: &str) -> Result<(), String> {
+        (compared.there, compared.has_marker) = (BTreeMap::new(), false);
+        let mut token = None;
+        loop {
+            let page = self.page(&compared.path, hidden, token.take())?;
+            compared.has_marker |= page.has_marker;
+            let names = page.listed.into_iter();
+            let names = names.filter_map(|(key, listed)| Some((key.strip_prefix(&compared.path)?.to_owned(), listed)));
+            compared.there.extend(names);
+            match page.next {
+                Some(next) => token = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes a directory that has nothing there, and what was listed below it, unless something is only here (E1). Its own
+    /// listing is the second look at it (E2).
+    fn remove_empty(&self, compared: &Compared, name: String, ino: Ino) -> Result<bool, String> {
+        if self.tracked.unlisted.read().contains(&ino) {
+            let hidden = self.tracked.files.lock().paths.temporary_directory();
+            let page = self.page(&format!("{}{name}", compared.path), &hidden, None)?;
+            if page.has_marker || !page.listed.is_empty() {
+                return Ok(false);
+            }
+        } else {
+            let Some(below) = self.refresh_now(ino)? else { return Ok(false) };
+            if below.has_marker || !below.there.is_empty() {
+                return Ok(false);
+            }
+        }
+        let files = self.tracked.files.lock();
+        let object_key = format!("{}{name}", compared.path);
+        if !files.touched(&object_key, compared.began).is_empty() {
+            return Ok(false);
+        }
+        let object = object_row(&*self.tracked.below, ino).map_err(|error| error.to_string())?;
+        let mut rows: Rows = object.iter().flat_map(|one| rows_of_object(ino, one)).map(|row| (row, None)).collect();
+        rows.push((key::upstream_unlisted(ino), None));
+        // It is asserted to be empty.
+        let is_removed = self.enter_over(compared.directory, (&[(name, ino)], rows), &[])?;
+        drop(files);
+        if is_removed {
+            self.tracked.unlisted.write().remove(&ino);
+        }
+        Ok(is_removed)
     }
 
     fn take_over_all(&self, compared: &mut Compared, names: &[String]) -> Result<(), String> {
@@ -126,7 +185,7 @@ impl Listing {
     }
 
     /// Names under which something differs.
-    fn differing(&self, compared: &Compared) -> Result<Vec<String>, String> {
+    fn differing(&self, compared: &mut Compared) -> Result<Vec<String>, String> {
         let there = &compared.there;
         let mut here = BTreeMap::new();
         let ((start, end), mut damaged) = (key::entries(compared.directory), None);
@@ -143,17 +202,20 @@ impl Listing {
         }
         let touched = self.tracked.files.lock().touched(&compared.path, compared.began);
         let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
-        let (mut differing, mut seen) = (Vec::new(), Vec::new());
+        let (mut differing, mut seen, mut empty) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
             let (here, there) = (here.get(name), there.get(name));
             let Some(difference) = self.difference(compared, &touched, name, here, there)? else { continue };
             if let Some(again) = self.seen(&difference, name, here, there)? {
                 seen.push(again);
+            } else if let Difference::Empty(ino) = difference {
+                empty.push((name.clone(), ino));
             } else if difference.file().is_none_or(|ino| !self.volume.is_open(ino)) {
                 differing.push(name.clone());
             }
         }
         self.note_seen(compared, &seen)?;
+        compared.empty = empty;
         Ok(differing)
     }
 
@@ -200,14 +262,16 @@ impl Listing {
 
     /// Looks at these names once more (E2), and enters what is there; returns those that somebody here is working on.
     fn take_over(&self, compared: &Compared, names: &[String]) -> Result<Vec<String>, String> {
-        let asked = names.iter().map(|name| {
+        let asked = names.iter().filter_map(|name| {
             let listed = match compared.there.get(name) {
                 Some(Listed::Directory) => Listed::Directory,
+                Some(Listed::Object(line)) if compared.is_confirmed => Listed::Object(line.clone()),
                 Some(Listed::Object(line)) => Listed::Object(Line { described: None, ..line.clone() }),
+                None if compared.is_confirmed => return None,
                 // Those that are not listed are asked for as objects.
                 None => Listed::Object(Line::default()),
             };
-            (format!("{}{name}", compared.path), listed)
+            Some((format!("{}{name}", compared.path), listed))
         });
         let found = self.described(&compared.path, asked.collect())?;
         if found.iter().any(|one| one.there.as_ref().is_some_and(|there| there.etag.is_empty())) {

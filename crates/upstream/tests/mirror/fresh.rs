@@ -136,3 +136,61 @@ fn attributes_that_others_change_alone_are_seen() {
 fn set_xattr(world: &World, path: &str) {
     world.mount.set_xattr(world.at(path).unwrap(), b"user.title", "\u{fc}".as_bytes(), SetXattr::Any, false).unwrap();
 }
+
+#[test]
+fn directories_in_which_others_left_nothing_go() {
+    for (seed, lists) in [(38, Lists::Nothing), (39, Lists::Metadata)] {
+        let objects: [(&str, &[u8]); 6] = [
+            ("gone/a", b"1"),
+            ("gone/d/e/f", b"1"),
+            ("open/a", b"1"),
+            ("kept/a", b"1"),
+            ("new/a", b"1"),
+            ("seen", b"1"),
+        ];
+        let (store, world, cache) = read(seed, &objects);
+        store.set_lists(lists);
+        let root = world.mount.root();
+        let made = world.mount.make_directory(root, &Name::Plain("own".to_owned()), &NEW).unwrap();
+        world.mount.make_directory(made.ino, &Name::Plain("below".to_owned()), &NEW).unwrap();
+        store.set_header("marked/", "x-amz-meta-mode", "040700");
+        cache.clock().jump(LATER);
+        assert!(lines(&world).contains(&"marked/ ".to_owned()));
+        world.flush();
+        let open = world.mount.open_file(world.at("open/a").unwrap(), BOTH).unwrap();
+        for key in ["gone/a", "gone/d/e/f", "open/a", "kept/a", "new/a", "marked/", "own/below/"] {
+            store.remove(key);
+        }
+        // Only here, and nothing is sent for now.
+        store.script(|method, _, _| (*method == Method::PUT).then_some(Fault::Refused(503, "SlowDown")));
+        world.write("new", "b", 0, b"mine").unwrap();
+        cache.clock().jump(LATER);
+        lines(&world);
+        let here = ["new/ ", "new/b mine", "open/ ", "open/a 1", "own/ ", "seen 1"];
+        // What is open is looked at later.
+        assert_eq!(lines(&world), here, "{lists:?}");
+        store.set_reachable(true);
+        world.mount.release(open).unwrap();
+        world.flush();
+        for _ in 0..3 {
+            cache.clock().jump(LATER);
+            lines(&world);
+        }
+        assert_eq!(lines(&world), ["new/ ", "new/b mine", "own/ ", "seen 1"], "{lists:?}");
+        assert_eq!(world.far.backlog().files, 0);
+        world.reclaim();
+    }
+}
+
+/// Thousands of names cost pages, and no request each.
+#[test]
+fn many_that_are_gone_cost_one_more_listing() {
+    let objects: Vec<(&'static str, &'static [u8])> =
+        (0..60).map(|number| (&*format!("f{number:02}").leak(), &b"1"[..])).collect();
+    let (store, world, cache) = read(40, &objects);
+    objects[..57].iter().for_each(|(key, _)| store.remove(key));
+    let (heads, listings) = (store.heads(), store.listings());
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["f57 1", "f58 1", "f59 1"]);
+    assert_eq!((store.heads() - heads, store.listings() - listings), (0, 2));
+}

@@ -7,8 +7,9 @@
 //! Not here:   listing, reading such bytes (the store of another number: stores), what differs later (margay-upstream).
 
 use margay_env::Timestamp;
+use margay_meta::Guard;
 use margay_rows::key::{self, Counted};
-use margay_rows::record::{Data, DirectoryEntry, DirectoryRecord, FileEntry};
+use margay_rows::record::{Data, DirectoryEntry, DirectoryRecord, Entry, FileEntry};
 use margay_rows::{Ino, record};
 use margay_segment::{Extent, RUN_BYTES_MAX, Run, SegmentId};
 
@@ -99,8 +100,8 @@ impl Volume {
         self.import_over(bucket, directory, &[], entries, rows)
     }
 
-    /// As `import`; these files (sort name and number) go first, and entries may have their names. False also if one of
-    /// them is not under its name.
+    /// As `import`; these files and empty directories (sort name and number) go first, and entries may have their names. False
+    /// also if one of them is not under its name, or not empty.
     pub fn import_over(
         &self,
         bucket: &str,
@@ -114,6 +115,12 @@ impl Volume {
         let mut draft = Draft::default();
         draft.assert_exists(key::directory(directory));
         for (sort_name, ino) in gone {
+            if sort_name.ends_with('/') {
+                if !self.draft_directory_gone(&mut draft, (directory, sort_name), *ino, &mut seen)? {
+                    return Ok(false);
+                }
+                continue;
+            }
             let found = self.file_at(directory, sort_name.as_bytes(), &mut seen)?;
             let Some(found) = found.filter(|found| found.file.ino == *ino && !found.linked()) else { return Ok(false) };
             self.drop_name(&mut draft, &found, &mut seen)?;
@@ -146,6 +153,31 @@ impl Volume {
             Err(Refused::Conflict) => Ok(false),
             Err(Refused::Error(error)) => Err(error),
         }
+    }
+}
+
+impl Volume {
+    /// Drafts the removal of a directory, which asserts that nothing is in it; false if it is not under its name.
+    fn draft_directory_gone(
+        &self,
+        draft: &mut Draft,
+        (directory, sort_name): (Ino, &str),
+        ino: Ino,
+        seen: &mut Seen,
+    ) -> Result<bool, Error> {
+        let entry_key = key::entry(directory, sort_name.as_bytes());
+        let Some(row) = self.get(&entry_key, seen)? else { return Ok(false) };
+        let Entry::Directory(entry) = Entry::decode(&row.value)? else { return Ok(false) };
+        if entry.ino != ino {
+            return Ok(false);
+        }
+        draft.assert_version(entry_key.clone(), row.version);
+        draft.assert_empty(key::entries(ino), Guard::Key(entry_key.clone()));
+        draft.delete(entry_key);
+        draft.add(key::subdirectories(directory), -1);
+        draft.max(key::times(directory), self.now().0.max(0) as u64);
+        self.release_directory(draft, &entry)?;
+        Ok(true)
     }
 }
 
