@@ -49,6 +49,8 @@ const BLOCKS: &str = "blocks";
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often a terminal or the log is told what is left at the end.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// What sends has 64 requests of its own in progress; the others ask for what a listing does not tell.
+const LIMITS: Limits = Limits { requests_max: 128, bytes_max: 256 << 20 };
 /// Users of the mount get this long when a signal ends it.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,7 @@ impl FarMount {
 
     fn far_options(&self, id: String) -> Result<FarOptions, String> {
         let target = self.place.target()?;
-        let upstream = Upstream::new(target, &self.place.bucket, Limits::default());
+        let upstream = Upstream::new(target, &self.place.bucket, LIMITS);
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
