@@ -3,7 +3,7 @@
 //! Why:        a mount of a far bucket changes its local volume at once and sends the changes later, in an order that is safe
 //!             at every instant, whatever crashes (docs/design/0029, 0030).
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
-//!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `pages` asks for listings, `list` enters one, `refresh` and `compare` what differs from an
+//!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `pages` asks for listings, `list` enters one, `refresh` what differs from an
 //!             older one, `plan` decides which requests are due, `send` makes them, `attributes`, `xattrs`, `packed` and `words` are the headers, `runtime` the
 //!             threads. `backlog` says what is left, `reason` why, `told` and `watch` tell the log.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
@@ -12,7 +12,6 @@
 mod attributes;
 mod backlog;
 mod bytes;
-mod compare;
 mod evict;
 pub mod far;
 mod list;

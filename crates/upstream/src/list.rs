@@ -111,7 +111,7 @@ impl Listing {
         let taken = self.names_in(directory)?;
         let mut token = None;
         loop {
-            let Page { listed, next, .. } = self.page(&path, &hidden, token.take())?;
+            let Page { listed, next, .. } = self.page((&path, &hidden), token.take(), true)?;
             let found = self.described(&path, listed)?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
             for some in new.chunks(ENTRIES_PER_BATCH) {
@@ -128,10 +128,10 @@ impl Listing {
         Ok(())
     }
 
-    /// One page of the names directly below a path; blocks.
-    pub(crate) fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, String> {
-        let (pages, path, hidden) = (Arc::clone(&self.pages), path.to_owned(), hidden.to_owned());
-        self.wait(async move { pages.page(&path, &hidden, token).await })
+    /// As `Pages::page`; blocks.
+    pub(crate) fn page(&self, names: (&str, &str), token: Option<String>, metadata: bool) -> Result<Page, String> {
+        let (pages, path, hidden) = (Arc::clone(&self.pages), names.0.to_owned(), names.1.to_owned());
+        self.wait(async move { pages.page((&path, &hidden), token, metadata).await })
     }
 
     /// Asks for each object of a listing of which it does not say enough, and for the marker of each directory; objects that are gone by now are left out.

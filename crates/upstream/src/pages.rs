@@ -64,9 +64,14 @@ impl Pages {
         }
     }
 
-    /// One page of the names directly below a path, without the hidden one.
-    pub(crate) async fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, ClientError> {
-        let with = self.metadata.load(Ordering::Relaxed) != REFUSED;
+    /// One page of the names directly below a path, without the hidden one; `metadata`: also what HEAD says, if the store tells it.
+    pub(crate) async fn page(
+        &self,
+        (path, hidden): (&str, &str),
+        token: Option<String>,
+        metadata: bool,
+    ) -> Result<Page, ClientError> {
+        let with = metadata && self.metadata.load(Ordering::Relaxed) != REFUSED;
         let query = ListQuery {
             prefix: path,
             delimiter: Some("/"),

@@ -122,7 +122,7 @@ impl Sender {
         // Whether listings have attributes is seen, unless somebody has listed already.
         if self.listing.pages.tells_metadata().is_none() {
             // Who may not list finds that out later.
-            let _ = self.listing.pages.page(&key, "", None).await;
+            let _ = self.listing.pages.page((&key, ""), None, true).await;
         }
         let create = is_refused(put(b"2", Condition::Absent).await)?;
         let replace = is_refused(put(b"3", Condition::Same(WRONG)).await)?;

@@ -19,6 +19,17 @@ fn read(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc
     (store, world, cache)
 }
 
+/// As `read`; so says the store in its listings.
+fn read_by(
+    seed: u64,
+    objects: &[(&'static str, &'static [u8])],
+    lists: Lists,
+) -> (std::sync::Arc<Store>, World, Cache) {
+    let (store, world, cache) = listed_by(seed, objects, lists);
+    world.shown();
+    (store, world, cache)
+}
+
 fn lines(world: &World) -> Vec<String> {
     let lines = world.shown().into_iter();
     lines.map(|(key, (_, body))| format!("{key} {}", String::from_utf8_lossy(&body))).collect()
@@ -103,8 +114,7 @@ fn a_late_listing_takes_nothing_away() {
 #[test]
 fn attributes_that_others_change_alone_are_seen() {
     for (seed, lists) in [(36, Lists::Nothing), (37, Lists::Metadata)] {
-        let (store, world, cache) = read(seed, &[("theirs", b"1"), ("other", b"1")]);
-        store.set_lists(lists);
+        let (store, world, cache) = read_by(seed, &[("theirs", b"1"), ("other", b"1")], lists);
         world.write("", "mine", 0, b"2").unwrap();
         set_xattr(&world, "mine");
         world.flush();
@@ -148,8 +158,7 @@ fn directories_in_which_others_left_nothing_go() {
             ("new/a", b"1"),
             ("seen", b"1"),
         ];
-        let (store, world, cache) = read(seed, &objects);
-        store.set_lists(lists);
+        let (store, world, cache) = read_by(seed, &objects, lists);
         let root = world.mount.root();
         let made = world.mount.make_directory(root, &Name::Plain("own".to_owned()), &NEW).unwrap();
         world.mount.make_directory(made.ino, &Name::Plain("below".to_owned()), &NEW).unwrap();

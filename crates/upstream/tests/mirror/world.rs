@@ -18,7 +18,7 @@ use margay_upstream::{CacheOptions, Far, FarOptions};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
-use crate::store::Store;
+use crate::store::{Lists, Store};
 
 pub(crate) const BOTH: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
@@ -319,7 +319,17 @@ pub(crate) fn keys(tree: &BTreeMap<String, (u32, Vec<u8>)>) -> Vec<String> {
 
 /// A bucket with these objects of somebody else, mounted and listed.
 pub(crate) fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (Arc<Store>, World, Cache) {
+    listed_by(seed, objects, Lists::Nothing)
+}
+
+/// As `listed`; so says the store in its listings.
+pub(crate) fn listed_by(
+    seed: u64,
+    objects: &[(&'static str, &'static [u8])],
+    lists: Lists,
+) -> (Arc<Store>, World, Cache) {
     let (store, target) = runtime().block_on(Store::start());
+    store.set_lists(lists);
     objects.iter().for_each(|(key, body)| store.put(key, body));
     let cache = Cache::new(seed);
     let world = cache.open(&target, "");

@@ -15,13 +15,12 @@ use margay_rows::record::{Entry, FileEntry, UpstreamObject};
 use crate::attributes::{is_told, of_file};
 use crate::list::{Found, Listing, imported, is_same_time, object_of};
 use crate::pages::Listed;
-use crate::refresh::Compared;
 use crate::tracked::object_row;
 use crate::xattrs;
 
 /// What differs under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Difference {
+pub(super) enum Difference {
     /// Not here.
     New,
     /// This file is another one there.
@@ -35,7 +34,7 @@ pub(crate) enum Difference {
 
 impl Difference {
     /// The file that goes.
-    pub(crate) fn file(&self) -> Option<Ino> {
+    pub(super) fn file(&self) -> Option<Ino> {
         match self {
             Difference::New | Difference::Empty(_) => None,
             Difference::Replaced(ino) | Difference::Gone(ino) | Difference::Touched(ino, _) => Some(*ino),
@@ -44,16 +43,15 @@ impl Difference {
 }
 
 impl Listing {
-    /// What differs under one name that is not dirty.
-    pub(crate) fn difference(
+    /// What differs under one name of the directory with this path, if it is not dirty.
+    pub(super) fn difference(
         &self,
-        compared: &Compared,
         touched: &BTreeSet<String>,
-        name: &str,
+        (path, name): (&str, &str),
         here: Option<&Entry>,
         there: Option<&Listed>,
     ) -> Result<Option<Difference>, String> {
-        let object_key = format!("{}{name}", compared.path);
+        let object_key = format!("{path}{name}");
         let is_touched = match name.ends_with('/') {
             true => touched.range(object_key.clone()..).next().is_some_and(|key| key.starts_with(&object_key)),
             false => touched.contains(&object_key),
@@ -83,7 +81,7 @@ impl Listing {
     }
 
     /// Whether a file here has the attributes of its object, which was written again with the same content.
-    pub(crate) fn has_attributes(
+    pub(super) fn has_attributes(
         &self,
         file: &FileEntry,
         object: &UpstreamObject,

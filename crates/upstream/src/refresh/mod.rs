@@ -5,12 +5,14 @@
 //!             the same name, and who has the old one open keeps it; one that somebody removed is gone, and so is a directory in which nothing is left.
 //! Invariants: E1 nothing that is only here is touched: no name that is dirty, that this process has just written, or that is
 //!                open.
-//!             E2 a difference counts only if a HEAD after the listing shows it too, or another listing where much differs: listings
-//!                may be late.
+//!             E2 a difference counts only if a HEAD after the listing shows it too, or another listing where much differs or
+//!                listings have metadata: they may be late.
 //!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
 //! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
 //!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
 //! Not here:   what differs under one name (compare).
+
+mod compare;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -22,7 +24,7 @@ use margay_meta::Write;
 use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
 
-use crate::compare::Difference;
+use self::compare::Difference;
 use crate::list::{Found, Gone, Listing, Rows};
 use crate::pages::{Line, Listed};
 use crate::tracked::{commit, entry_at, object_row, rows_of_object};
@@ -42,10 +44,10 @@ const ROWS_PER_BATCH: usize = 1000;
 type Seen = (Ino, UpstreamObject, UpstreamObject);
 
 /// A directory under comparison.
-pub(crate) struct Compared {
+struct Compared {
     directory: Ino,
     /// Its key.
-    pub(crate) path: String,
+    path: String,
     /// When the listing began.
     began: Duration,
     there: BTreeMap<String, Listed>,
@@ -111,11 +113,11 @@ impl Listing {
             let Some(path) = path else { return Ok(None) };
             (Compared::begin(directory, path, files.now()), files.paths.temporary_directory())
         };
-        self.look(&mut compared, &hidden)?;
+        self.look(&mut compared, &hidden, false)?;
         let mut names = self.differing(&mut compared)?;
-        if names.len() > NAMES_PER_LISTING {
+        if names.len() > NAMES_PER_LISTING || !names.is_empty() && self.tells_metadata() {
             // One more listing confirms them for less than a HEAD each.
-            self.look(&mut compared, &hidden)?;
+            self.look(&mut compared, &hidden, true)?;
             compared.is_confirmed = true;
             names = self.differing(&mut compared)?;
         }
@@ -127,12 +129,16 @@ impl Listing {
         Ok(Some(compared))
     }
 
-    /// Lists the directory.
-    fn look(&self, compared: &mut Compared, hidden: &str) -> Result<(), String> {
+    fn tells_metadata(&self) -> bool {
+        self.pages.tells_metadata() == Some(true)
+    }
+
+    /// Lists the directory. Most listings find nothing, so the first one is without metadata.
+    fn look(&self, compared: &mut Compared, hidden: &str, metadata: bool) -> Result<(), String> {
         (compared.there, compared.has_marker) = (BTreeMap::new(), false);
         let mut token = None;
         loop {
-            let page = self.page(&compared.path, hidden, token.take())?;
+            let page = self.page((&compared.path, hidden), token.take(), metadata)?;
             compared.has_marker |= page.has_marker;
             let names = page.listed.into_iter();
             let names = names.filter_map(|(key, listed)| Some((key.strip_prefix(&compared.path)?.to_owned(), listed)));
@@ -149,7 +155,7 @@ impl Listing {
     fn remove_empty(&self, compared: &Compared, name: String, ino: Ino) -> Result<bool, String> {
         if self.tracked.unlisted.read().contains(&ino) {
             let hidden = self.tracked.files.lock().paths.temporary_directory();
-            let page = self.page(&format!("{}{name}", compared.path), &hidden, None)?;
+            let page = self.page((&format!("{}{name}", compared.path), &hidden), None, false)?;
             if page.has_marker || !page.listed.is_empty() {
                 return Ok(false);
             }
@@ -205,7 +211,7 @@ impl Listing {
         let (mut differing, mut seen, mut empty) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
             let (here, there) = (here.get(name), there.get(name));
-            let Some(difference) = self.difference(compared, &touched, name, here, there)? else { continue };
+            let Some(difference) = self.difference(&touched, (&compared.path, name), here, there)? else { continue };
             if let Some(again) = self.seen(&difference, name, here, there)? {
                 seen.push(again);
             } else if let Difference::Empty(ino) = difference {
@@ -235,7 +241,7 @@ impl Listing {
         let is_same = match &line.described {
             Some(described) => self.has_attributes(file, object, name, described)?,
             // It was sent from here, so its time is seen for the first time.
-            None => object.modified == 0,
+            None => object.modified == 0 && !self.tells_metadata(),
         };
         let now = UpstreamObject { modified: line.modified, ..object.clone() };
         Ok(is_same.then(|| (*ino, object.clone(), now)))
@@ -300,7 +306,7 @@ impl Listing {
                     Listed::Object(Line { size, etag, modified: one.modified, described: Some(there.clone()) })
                 }
             });
-            let difference = self.difference(compared, &touched, name, here.as_ref(), there.as_ref())?;
+            let difference = self.difference(&touched, (&compared.path, name), here.as_ref(), there.as_ref())?;
             let Some(difference) = difference else { continue };
             if let Some(again) = self.seen(&difference, name, here.as_ref(), there.as_ref())? {
                 seen.push(again);
