@@ -19,6 +19,7 @@ use crate::credentials::Keys;
 pub use crate::encode::encode_into;
 use crate::encode::encoded_path;
 use crate::error::{ClientError, Refusal};
+pub use crate::list_query::ListQuery;
 use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
 use crate::target::Addressing;
@@ -33,21 +34,6 @@ const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Maximum size of a response that is read whole, in bytes: a piece of a backup, a page of a listing.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
-
-/// What to list; the borrowed fields are not encoded.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ListQuery<'a> {
-    pub prefix: &'a str,
-    pub delimiter: Option<&'a str>,
-    pub start_after: Option<&'a str>,
-    pub token: Option<&'a str>,
-    /// Keys and prefixes per page; 0 leaves it to the server (1000).
-    pub keys_max: u32,
-    /// Requests percent-encoded keys, since XML cannot represent all characters.
-    pub encoded: bool,
-    /// Requests the metadata of each object, which MinIO and margay tell; others pass it over, or refuse it.
-    pub metadata: bool,
-}
 
 /// Facts about an object from a HEAD or GET.
 #[derive(Clone, Debug, Default)]
@@ -175,42 +161,6 @@ impl<'a> Call<'a> {
 
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path())
-    }
-}
-
-impl ListQuery<'_> {
-    /// As in the request line.
-    pub fn encode(&self) -> String {
-        let mut query = String::from("list-type=2");
-        let mut add = |name: &str, value: &str| {
-            query.push('&');
-            query.push_str(name);
-            query.push('=');
-            encode_into(&mut query, value, false);
-        };
-        // Sorted by the names below; list-type is moved to its position afterwards.
-        if let Some(token) = self.token {
-            add("continuation-token", token);
-        }
-        if let Some(delimiter) = self.delimiter {
-            add("delimiter", delimiter);
-        }
-        if self.encoded {
-            add("encoding-type", "url");
-        }
-        if self.keys_max > 0 {
-            add("max-keys", &self.keys_max.to_string());
-        }
-        if self.metadata {
-            add("metadata", "true");
-        }
-        add("prefix", self.prefix);
-        if let Some(start_after) = self.start_after {
-            add("start-after", start_after);
-        }
-        let mut parts: Vec<&str> = query.split('&').collect();
-        parts.sort_unstable();
-        parts.join("&")
     }
 }
 
@@ -481,22 +431,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_queries_are_encoded_and_sorted() {
+    fn paths_are_encoded() {
         let call = Call::new(Method::GET, "b", "a//b +%\u{e9}/~");
         assert_eq!(call.path(), "/b/a//b%20%2B%25%C3%A9/~");
         assert_eq!(Call::new(Method::GET, "", "").path(), "/");
-        let query = ListQuery {
-            prefix: "p/ x",
-            delimiter: Some("/"),
-            start_after: Some("p/&"),
-            keys_max: 7,
-            encoded: true,
-            metadata: true,
-            ..ListQuery::default()
-        };
-        assert_eq!(
-            query.encode(),
-            "delimiter=%2F&encoding-type=url&list-type=2&max-keys=7&metadata=true&prefix=p%2F%20x&start-after=p%2F%26"
-        );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Why:        backups go to a bucket of any store; benchmarks and a fresh machine need some client.
 //! Layout:     `client` (calls), `connection` (one keep-alive connection), `sign`, `tls`, `target` (server and
-//!             keys), `credentials` (where keys come from), `xml`, `condition`, `encode`; above them `calls` (connection pool) and `retry`, then `bucket`
+//!             keys), `credentials` (where keys come from), `xml`, `condition`, `list_query`, `encode`; above them `calls` (connection pool) and `retry`, then `bucket`
 //!             (blocking calls), `disk` (files in a bucket) and `upstream` (limited concurrency, ranges, multipart
 //!             uploads).
 //! Invariants: C1 `client` and the modules below it send only what was requested: no retries, no second connection.
@@ -19,6 +19,7 @@ pub mod disk;
 mod encode;
 pub mod endpoint;
 pub mod error;
+mod list_query;
 pub mod payload;
 mod retry;
 mod sign;
