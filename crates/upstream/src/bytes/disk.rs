@@ -259,7 +259,7 @@ mod tests {
         for index in 0..3 {
             assert_eq!(blocks.get((7, index), "e"), None, "{index}");
         }
-        assert_eq!(Env::real().disk.exists(&path(0)).unwrap(), false, "the next fetch may take its place");
+        assert!(!Env::real().disk.exists(&path(0)).unwrap(), "the next fetch may take its place");
     }
 
     #[test]
