@@ -155,7 +155,10 @@ mod tests {
         };
         let suite = Suite { name: "dirops", title: String::new(), clients: &[2], round: &run };
         let figures = try_round(&root, &suite, 1).unwrap();
-        assert_eq!(figures.iter().map(|(phase, _)| phase.as_str()).collect::<Vec<_>>(), ["create with fsync", "delete"]);
+        assert_eq!(
+            figures.iter().map(|(phase, _)| phase.as_str()).collect::<Vec<_>>(),
+            ["create with fsync", "delete"]
+        );
         assert!(!root.exists());
     }
 }
