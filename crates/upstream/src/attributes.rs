@@ -199,9 +199,7 @@ pub(crate) fn kept_headers(headers: &HeaderMap, has_body: bool) -> Headers {
         Some(own) => !is_own(own),
         None => is_plain(name),
     };
-    // What stores say of an object without a type is none.
-    let is_default = |name: &HeaderName, value: &HeaderValue| *name == CONTENT_TYPE && value == DEFAULT_TYPE;
-    let kept = headers.iter().filter(|(name, value)| is_kept(name.as_str()) && !is_default(name, value));
+    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
     kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), words::decoded(value.as_bytes())?))).collect()
 }
 
