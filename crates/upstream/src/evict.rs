@@ -110,11 +110,6 @@ impl Evictor {
         self.tracked.broken.get().is_none()
     }
 
-    fn has_space(&self, bytes: u64) -> bool {
-        let volume = self.volume.lock().upgrade();
-        volume.is_some_and(|volume| volume.store().space().is_ok_and(|space| space.available_bytes >= bytes))
-    }
-
     fn is_too_much(&self, files: &Files) -> bool {
         let unsent = files.table.totals().0;
         self.unsent.store(unsent, Ordering::Relaxed);
@@ -214,23 +209,30 @@ impl Evict for Evictor {
         }
     }
 
-    /// For a write that finds no room. If too much is not in the bucket, or nothing here is, something is waited for.
-    fn evict(&self, bytes: u64) {
+    /// For a write that finds no room. If too much is not in the bucket, or too little here is, something is waited for.
+    fn evict(&self, bytes: u64) -> bool {
         let bytes = bytes.min((self.bytes_max / 4).max(EVICTED_BYTES_MIN));
-        if self.is_full() && (!self.wait_until_sent() || self.has_space(bytes)) {
-            return;
+        if self.is_full() && !self.wait_until_sent() {
+            return false;
         }
+        let mut evicted = 0;
         loop {
-            match self.evict_sent(bytes) {
-                Ok(0) => {}
-                Ok(evicted) => return tracing::info!(evicted, "no room: bytes that the bucket has are let go"),
-                Err(error) => return tracing::error!(error, "bytes that the bucket has could not be let go"),
+            match self.evict_sent(bytes - evicted) {
+                Ok(some) => evicted += some,
+                Err(error) => {
+                    tracing::error!(error, "bytes that the bucket has could not be let go");
+                    break;
+                }
             }
             let is_any = self.tracked.files.lock().table.totals().0 > 0;
-            if !is_any || !self.wait_until_sent() {
-                return;
+            if evicted >= EVICTED_BYTES_MIN || !is_any || !self.wait_until_sent() {
+                break;
             }
         }
+        if evicted > 0 {
+            tracing::info!(evicted, "no room: bytes that the bucket has are let go");
+        }
+        evicted > 0
     }
 }
 

@@ -24,7 +24,9 @@ const QUARANTINE_TIME_MAX: Duration = Duration::from_secs(2);
 const SHARE: u64 = 16;
 /// The log must hold the largest batch, of a directory that is listed or moved.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-const RESERVE_BYTES_MIN: u64 = 16 << 20;
+/// The reserve is this and the log at least: what the metadata asks to be free before rows are added, and some for a fold. With
+/// less, files could not be made on a disk that content has filled.
+const RESERVE_BYTES_MIN: u64 = 48 << 20;
 const PACK_BYTES_MIN: u64 = 4 << 20;
 
 /// The size of a cache.
@@ -49,8 +51,8 @@ pub(super) fn disk_bytes(env: &Env, directory: &Path) -> u64 {
 pub(super) fn fit(limits: &mut StorageLimits, cache_bytes: u64, disk_bytes: u64) {
     let (of_disk, of_cache) = (disk_bytes / SHARE, cache_bytes.min(disk_bytes) / SHARE);
     limits.quarantine_time = limits.quarantine_time.min(QUARANTINE_TIME_MAX);
-    limits.reserve_bytes = limits.reserve_bytes.min(of_disk.max(RESERVE_BYTES_MIN));
     limits.log_bytes_max = limits.log_bytes_max.min(of_cache.max(LOG_BYTES_MIN));
+    limits.reserve_bytes = limits.reserve_bytes.min(of_disk.max(RESERVE_BYTES_MIN + limits.log_bytes_max));
     limits.pack_bytes_max = limits.pack_bytes_max.min(of_cache.max(PACK_BYTES_MIN));
     limits.raw_bytes_min = limits.raw_bytes_min.min(limits.pack_bytes_max);
 }
@@ -71,9 +73,9 @@ mod tests {
     #[test]
     fn a_small_disk_has_small_limits_and_a_large_one_those_of_the_settings() {
         assert_eq!(fitted(10 << 10, 1 << 20), [256, 120, 256]);
-        assert_eq!(fitted(10 << 10, 300), [18, 18, 18]);
+        assert_eq!(fitted(10 << 10, 300), [66, 18, 18]);
         assert_eq!(fitted(32, 1 << 20), [256, 16, 4]);
-        assert_eq!(fitted(32, 64), [16, 16, 4]);
+        assert_eq!(fitted(32, 64), [64, 16, 4]);
     }
 
     #[test]

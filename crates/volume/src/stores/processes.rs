@@ -47,8 +47,9 @@ pub trait Evict: Send + Sync + Debug {
     /// Whether so many bytes are only here that no content should be added before the other store has some of them.
     fn is_full(&self) -> bool;
 
-    /// About so many of them; may wait until the other store has some that are only here.
-    fn evict(&self, bytes: u64);
+    /// About so many of them; may wait until the other store has some that are only here. False: none went, and waiting was
+    /// in vain.
+    fn evict(&self, bytes: u64) -> bool;
 }
 
 /// Stores of other processes.

@@ -2,7 +2,7 @@
 //!
 //! Why:        dead segments stay in quarantine until the disk is nearly full, and a pass runs every few seconds, so
 //!             writers may fill the rest in between. No write should fail while space can be reclaimed.
-//! Invariants: R1 one pass serves all waiting writes.
+//! Invariants: R1 one pass serves all waiting writes; where bytes are elsewhere too, passes go on while some of them go.
 //!             R2 a pass that freed too little, or took long, is not repeated for a while: on a really full disk
 //!                further writes fail at once.
 //! Locking:    `Volume::room`, held over the pass. The caller holds no lock of a file: others write to it meanwhile.
@@ -44,16 +44,19 @@ impl Volume {
         if self.env.clock.monotonic() < room.next_at {
             return false;
         }
-        if let Some(evict) = &self.options.evict {
-            evict.evict(EVICT_BYTES);
-        }
-        // The wait for another store is bounded by itself, and a long one is no reason to refuse what comes next.
-        let began_at = self.env.clock.monotonic();
         // The maximum time: it is cut, since a write was refused.
         let budget = ReclaimBudget { quarantine: Duration::MAX, ..ReclaimBudget::default() };
-        let done = self.reclaim_once(&budget, &SealedLogs);
-        let ended_at = self.env.clock.monotonic();
-        let (took, gave) = (ended_at - began_at, self.has_given(done));
+        let (took, gave, ended_at) = loop {
+            let has_evicted = self.options.evict.as_ref().is_some_and(|evict| evict.evict(EVICT_BYTES));
+            // The wait for another store is bounded by itself, and a long one is no reason to refuse what comes next.
+            let began_at = self.env.clock.monotonic();
+            let done = self.reclaim_once(&budget, &SealedLogs);
+            let (ended_at, gave) = (self.env.clock.monotonic(), self.has_given(done));
+            // What went may share its segments with what stayed.
+            if gave || !has_evicted {
+                break (ended_at - began_at, gave, ended_at);
+            }
+        };
         let pause = if gave && took < LONG { Duration::ZERO } else { (took * PAUSE_FACTOR).max(PAUSE_MIN) };
         *room = Room { ended_at, gave, next_at: ended_at + pause };
         gave
