@@ -24,7 +24,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync};
 use margay_volume::posix::UpstreamSync;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -66,6 +66,7 @@ pub struct FarMount {
     pub connection: ConnectionLimits,
     /// Where metrics are told, without a password.
     pub metrics_address: Option<String>,
+    pub fsync: Fsync,
 }
 
 /// An opened cache that sends.
@@ -94,7 +95,8 @@ impl FarMount {
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        Ok(FarOptions { upstream, prefix, id, host: host.unwrap_or_else(|| "here".to_owned()), cache })
+        let (host, fsync) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync);
+        Ok(FarOptions { upstream, prefix, id, host, cache, fsync })
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {

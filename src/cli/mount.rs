@@ -35,6 +35,7 @@ A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links 
   photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
   s3://photos/2026  /mnt/far  margay  endpoint=https://s3.example,cache=/var/cache/photos,profile=photos,_netdev,nofail  0 0
 
+With -o fsync=local an s3:// mount's fsync waits for the cache alone, and the bucket gets what was synced in that order.
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const SYNC_EXAMPLES: &str = "Examples:
@@ -144,7 +145,8 @@ impl Mount {
         let mut words: Vec<String> = self.options.iter().flat_map(|one| one.split(',')).map(str::to_owned).collect();
         words.extend(self.read_only.then(|| "ro".to_owned()));
         words.extend(self.sync.then(|| "sync".to_owned()));
-        let flags = StoreOptions { store: self.store.clone(), cache: self.cache.clone(), cache_size: self.cache_size };
+        let (store, cache) = (self.store.clone(), self.cache.clone());
+        let flags = StoreOptions { store, cache, cache_size: self.cache_size, fsync: None };
         let store = flags.take(&mut words)?;
         Ok((words.join(","), store))
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_upstream::{Backlog, Far, reason};
+use margay_upstream::{Backlog, Far, Fsync, reason};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -100,6 +100,7 @@ impl Running {
             "path": self.path.as_ref().map(|path| path.display().to_string()),
             "mounted": is_mounted,
             "read_only": self.mounts.status()[0]["read_only"] == true,
+            "fsync": if self.far.fsync() == Fsync::Local { "local" } else { "upstream" },
             "began": iso(self.begun.1),
             "uptime_seconds": self.uptime().as_secs(),
             "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
@@ -182,6 +183,7 @@ pub fn waiting_json(backlog: &Backlog) -> Value {
             "files": backlog.files,
             "bytes": backlog.bytes,
             "in_progress": backlog.in_progress,
+            "syncs": backlog.epochs,
             "oldest_seconds": backlog.oldest.map(|oldest| oldest.as_secs()),
         },
         "failing": backlog.failing,

@@ -144,6 +144,17 @@ pub fn status(status: &Value, names: bool) -> String {
         let earlier = if waits["oldest_is_of_an_earlier_process"] == true { " or earlier" } else { "" };
         line("oldest", format!("since {since}{earlier}; {} in progress", number(waits, "in_progress")));
     }
+    let syncs = number(waits, "syncs");
+    let order = if syncs > 0 {
+        format!("; the bucket gets {} one after the other", count(syncs, "sync"))
+    } else {
+        String::new()
+    };
+    match (status["fsync"] == "local", syncs) {
+        (true, _) => line("fsync", format!("waits for the cache alone{order}")),
+        (false, 0) => {}
+        (false, _) => line("fsync", format!("waits for the bucket{order}")),
+    }
     if status["running"] == false {
         let next = match number(waits, "files") {
             0 => String::new(),
@@ -239,6 +250,10 @@ mod tests {
         ] {
             assert!(lines.contains(&line), "{line} is missing in\n{shown}");
         }
+        let mut local = value.clone();
+        (local["fsync"], local["waiting"]["syncs"]) = (json!("local"), json!(3));
+        let told = "\nfsync         waits for the cache alone; the bucket gets 3 syncs one after the other\n";
+        assert!(status(&local, false).contains(told), "{}", status(&local, false));
         assert!(row(&value).starts_with("s3://b/p on /m (rw, process 7): 2 files, 1.5 KiB to send"));
         let rest =
             json!({ "running": false, "source": "s3://b", "cache": "/c", "waiting": { "files": 1, "bytes": 0 } });

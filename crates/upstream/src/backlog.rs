@@ -39,6 +39,8 @@ pub struct Backlog {
     pub codes: BTreeMap<String, u64>,
     /// Some of them; those that are refused come first.
     pub failures: Vec<Failing>,
+    /// Syncs of which something is left; one goes after the other.
+    pub epochs: u64,
     /// Names that this process has given to what was changed here and in the bucket.
     pub conflicts: Vec<String>,
 }
@@ -58,8 +60,9 @@ pub(crate) fn backlog_of(files: &Files) -> Backlog {
     let (table, now) = (&files.table, files.now());
     let (bytes, in_progress) = table.totals();
     let oldest = table.oldest().map(|file| now.saturating_sub(file.lacks_since));
+    let epochs = files.epochs.len() as u64;
     let (files, failing) = (table.len() as u64, table.failing_count());
-    let mut backlog = Backlog { files, bytes, in_progress, oldest, failing, ..Backlog::default() };
+    let mut backlog = Backlog { files, bytes, in_progress, oldest, failing, epochs, ..Backlog::default() };
     let mut found: Vec<&File> = table.failing().take(FAILURES_READ_MAX).map(|(_, file)| file).collect();
     for reason in found.iter().filter_map(|file| file.failure.as_deref()) {
         *backlog.codes.entry(code_of(reason).to_owned()).or_default() += 1;

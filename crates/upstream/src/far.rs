@@ -24,7 +24,7 @@ use crate::evict::{Evictor, keep_within};
 use crate::list::Listing;
 use crate::runtime::Requests;
 use crate::send::Sender;
-use crate::tracked::{Lister, Paths, Tracked};
+use crate::tracked::{EPOCHS_MAX, KEPT, Lister, Paths, Tracked};
 use crate::watch::watch;
 
 /// Time without progress after which somebody who waits is told why.
@@ -42,6 +42,17 @@ pub struct FarOptions {
     pub id: String,
     pub host: String,
     pub cache: CacheOptions,
+    pub fsync: Fsync,
+}
+
+/// What `fsync` waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// The bucket.
+    #[default]
+    Upstream,
+    /// The disk of the cache. What was changed before goes to the bucket before what is changed later.
+    Local,
 }
 
 /// How much of the disk the cache takes.
@@ -136,6 +147,7 @@ impl Far {
             files.suspect(&*self.tracked.below)?;
         }
         self.tracked.begin(root)?;
+        self.begin_epochs(volume)?;
         let (upstream, requests) = (self.options.upstream.clone(), Arc::clone(&self.requests));
         let tracked = || Arc::clone(&self.tracked);
         let listing = Arc::new(Listing::new(
@@ -168,6 +180,58 @@ impl Far {
         self.requests.spawn(keep_within(Arc::clone(&self.evictor)));
         self.requests.spawn(watch(self.options.upstream.clone()));
         Ok(())
+    }
+
+    /// What an earlier process synced, or wrote, goes before what this one writes.
+    fn begin_epochs(&self, volume: &Arc<Volume>) -> Result<(), EngineError> {
+        let below = &*self.tracked.below;
+        let is_local = self.options.fsync == Fsync::Local;
+        let mut row = below.get(&key::bucket(KEPT))?.value;
+        if row.is_none() && is_local {
+            let own = Arc::clone(volume);
+            let made = self.requests.wait(async move { own.create_bucket(KEPT).await });
+            if let Some(Err(error)) = made {
+                return Err(EngineError::Io(std::io::Error::other(error)));
+            }
+            row = below.get(&key::bucket(KEPT))?.value;
+        }
+        let Some(row) = row else { return Ok(()) };
+        let bucket = Bucket::decode(&row.value).map_err(|error| EngineError::Corrupt(error.to_string()))?;
+        self.tracked.set_kept(volume, bucket.root);
+        self.tracked.tidy_kept(volume)?;
+        let mut files = self.tracked.files.lock();
+        let last = files.sequence;
+        if is_local || files.epochs.len() > 0 { files.end_epoch(below, last) } else { Ok(()) }
+    }
+
+    /// Ends an epoch, so that what is changed from now on goes to the bucket later; waits while too many wait.
+    fn end_epoch(&self, file: Option<Ino>) -> Result<(), NotSent> {
+        let mut files = self.tracked.files.lock();
+        let synced = match file {
+            Some(ino) => files.table.get(ino).map(|file| file.dirty.changed),
+            None => Some(files.sequence),
+        };
+        // The bucket has it.
+        let Some(synced) = synced else { return Ok(()) };
+        let (mut last, mut since) = (None, files.now());
+        while files.epochs.len() >= EPOCHS_MAX {
+            let now = Some((files.epochs.len(), self.tracked.answers.load(Ordering::Relaxed)));
+            if now != last {
+                (last, since) = (now, files.now());
+            } else if files.now().saturating_sub(since) > PATIENCE {
+                return Err(NotSent::Unanswered);
+            }
+            self.tracked.wake.notify_one();
+            self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
+        }
+        files.end_epoch(&*self.tracked.below, synced).map_err(|error| NotSent::Refused(error.to_string()))?;
+        self.tracked.wake.notify_one();
+        Ok(())
+    }
+
+    /// What `fsync` waits for.
+    pub fn fsync(&self) -> Fsync {
+        self.options.fsync
     }
 
     /// Blocks until the bucket has what the volume had at the call, of one file or of all; `progress` is told now and then
@@ -289,7 +353,11 @@ impl Drop for Far {
 
 impl UpstreamSync for Far {
     fn sync(&self, file: Option<Ino>) -> Result<(), Error> {
-        self.wait(file, &mut || true).map_err(|error| {
+        let synced = match self.options.fsync {
+            Fsync::Upstream => self.wait(file, &mut || true),
+            Fsync::Local => self.end_epoch(file),
+        };
+        synced.map_err(|error| {
             if let Some(left_out) = self.tracked.told.is_news(self.env.clock.monotonic(), "fsync", &error.to_string()) {
                 tracing::error!(%error, left_out, "an fsync did not reach the bucket");
             }

@@ -29,4 +29,4 @@ mod words;
 mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest};
-pub use self::far::{CacheOptions, Far, FarOptions, NotSent};
+pub use self::far::{CacheOptions, Far, FarOptions, Fsync, NotSent};

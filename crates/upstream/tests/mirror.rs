@@ -7,6 +7,8 @@
 mod attributes;
 #[path = "mirror/cache.rs"]
 mod cache;
+#[path = "mirror/epochs.rs"]
+mod epochs;
 #[path = "mirror/faults.rs"]
 mod faults;
 #[path = "mirror/fresh.rs"]
@@ -44,11 +46,10 @@ impl Chance {
 }
 
 /// Changes, losses and ends of the process; then the bucket has what is here, and a new cache shows it.
-fn mirrored(seed: u64) {
+fn mirrored(seed: u64, mut cache: Cache) {
     let (store, mut target) = runtime().block_on(Store::start());
     println!("seed {seed}");
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 20, 5][(seed % 3) as usize], seed);
     store.set_lists([Lists::Metadata, Lists::Nothing, Lists::Refusal, Lists::Metadata][(seed / 3 % 4) as usize]);
@@ -56,6 +57,9 @@ fn mirrored(seed: u64) {
         for number in 0..12 {
             // Refusals are part of it.
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
+            if cache.is_local() && number % 3 == 0 {
+                world.mount.sync_directory().unwrap();
+            }
         }
         if chance.below(3) == 0 {
             world.far.evict_sent(u64::MAX).unwrap();
@@ -105,7 +109,7 @@ fn mirrored(seed: u64) {
 fn a_bucket_gets_what_a_mount_changes() {
     let seeds = number("MARGAY_TEST_SEEDS", 24);
     let first = number("MARGAY_TEST_FIRST", 1);
-    (first..first + seeds).for_each(mirrored);
+    (first..first + seeds).for_each(|seed| mirrored(seed, Cache::new(seed)));
     println!("evidence: far mounts: {seeds} seeds");
 }
 

@@ -6,7 +6,7 @@
 #[path = "plan/world.rs"]
 mod world;
 
-use margay_upstream::plan::{Action, Base, Dirty, Local, first_write, plan};
+use margay_upstream::plan::{Action, Base, Bounds, Dirty, Local, first_write, plan};
 use proptest::prelude::*;
 use world::{NAMES, Step, World, blank};
 
@@ -26,6 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<usize>().prop_map(Step::Arrive),
         3 => any::<usize>().prop_map(Step::Answer),
         1 => Just(Step::Restart),
+        2 => Just(Step::Sync),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -68,6 +69,10 @@ fn requests(before: &[Step], steps: &[Step]) -> Vec<String> {
     }
     world.is_as_the_tree();
     told.iter().map(|text| if text.contains(TEMPORARY) { "copy it back".to_owned() } else { text.clone() }).collect()
+}
+
+fn bounds(dirty: &[Dirty]) -> Bounds {
+    Bounds { first_write: first_write(dirty), epoch_end: None }
 }
 
 const A: usize = 0;
@@ -113,7 +118,7 @@ fn a_removal_waits_for_a_write_of_the_same_commit() {
     let base = Some(Base { key: "d/f".into(), etag: "e".into(), content: 1, attributes: 1 });
     let directory = row(2, Some(Local { key: "d/".into(), content: 2, attributes: 2 }), None);
     let dirty = [row(1, None, base), directory];
-    let found = plan(&dirty, first_write(&dirty), &[], TEMPORARY);
+    let found = plan(&dirty, bounds(&dirty), &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("d/", &Action::Put)]);
 }
 
@@ -130,7 +135,7 @@ fn what_is_refused_holds_up_no_removal() {
     let base = Some(Base { key: "b".into(), etag: "e".into(), content: 2, attributes: 2 });
     let gone = Dirty { base, ..dirty(2, None) };
     let dirty = [refused, gone];
-    let found = plan(&dirty, first_write(&dirty), &[], TEMPORARY);
+    let found = plan(&dirty, bounds(&dirty), &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("b", &Action::Delete)]);
 }
 
@@ -185,4 +190,35 @@ fn what_is_set_aside_is_still_to_be_sent() {
     }
     world.begin(usize::MAX);
     assert!(!removes(&world, "c"), "it overtakes the write of what was set aside: {:?}", in_progress(&world));
+}
+
+/// A journal and a database, as SQLite writes them: each sync ends an epoch, and each epoch has its requests.
+#[test]
+fn what_was_synced_goes_before_what_came_later() {
+    let commit = |number: usize| {
+        let steps = [Step::Write(A), Step::Sync, Step::Write(B), Step::Sync, Step::Unlink(A), Step::Sync];
+        steps.into_iter().cycle().take(6 * number)
+    };
+    let before: Vec<Step> = commit(1).collect();
+    let found = requests(&before, &commit(3).collect::<Vec<_>>());
+    assert_eq!(found, ["put a", "put b", "delete a"].repeat(3));
+    // Without syncs nothing of the journal goes up.
+    let unsynced: Vec<Step> = commit(3).filter(|step| !matches!(step, Step::Sync)).collect();
+    assert_eq!(requests(&before, &unsynced), ["put b"]);
+}
+
+#[test]
+fn what_is_sent_of_an_epoch_is_what_it_ended_with() {
+    let steps = [
+        Step::Write(A),
+        Step::Write(B),
+        Step::Sync,
+        Step::Rename(A, C),
+        Step::Write(B),
+        Step::Sync,
+        Step::Rename(B, A),
+        Step::Unlink(C),
+    ];
+    let found = requests(&[], &steps);
+    assert_eq!(found, ["put a", "put b", "copy a c", "put b", "delete a", "copy b a", "delete c", "delete b"]);
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
+use margay_upstream::Fsync;
 use tokio::runtime::Runtime;
 
 use super::cache_limits;
@@ -46,6 +47,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let choice = MountChoice::parse(&words).map_err(Failure::usage)?;
     let (mut mount, runtime) = begin(&args.data, &env, (place, cache), options.cache_size, false)?;
     mount.metrics_address.clone_from(&args.metrics_address);
+    mount.fsync = options.fsync.unwrap_or_default();
     runtime.block_on(mount.run(&env, &path, &choice))
 }
 
@@ -116,7 +118,8 @@ fn begin(
     let cache_bytes_max = cache_limits::size(cache_size)?;
     cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
     let connection = settings.connection;
-    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address: None }, runtime))
+    let fsync = Fsync::default();
+    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address: None, fsync }, runtime))
 }
 
 /// The bucket and the directory of its cache.

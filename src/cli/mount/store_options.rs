@@ -1,9 +1,12 @@
-//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them.
+//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; and `fsync=`, which only
+//! such a mount has.
 //!
 //! Why:        a line of fstab has no flags.
 //! Not here:   options of the mount itself (mounts::options).
 
 use std::path::PathBuf;
+
+use margay_upstream::Fsync;
 
 use super::parse_size;
 use crate::backup_location::StoreArgs;
@@ -16,6 +19,8 @@ pub(super) struct StoreOptions {
     pub cache: Option<PathBuf>,
     /// In bytes.
     pub cache_size: Option<u64>,
+    /// `-o fsync=local`.
+    pub fsync: Option<Fsync>,
 }
 
 impl StoreOptions {
@@ -48,6 +53,15 @@ impl StoreOptions {
                 self.cache_size.get_or_insert(size);
                 return Ok(true);
             }
+            "fsync" => {
+                let fsync = match value {
+                    "upstream" => Fsync::Upstream,
+                    "local" => Fsync::Local,
+                    _ => return Err(Failure::usage(format!("{word}: fsync=upstream or fsync=local"))),
+                };
+                self.fsync.get_or_insert(fsync);
+                return Ok(true);
+            }
             _ => return Ok(false),
         };
         text.get_or_insert_with(|| value.to_owned());
@@ -56,10 +70,10 @@ impl StoreOptions {
 
     /// Refuses them where no store is named.
     pub(super) fn expect_none(&self) -> Result<(), Failure> {
-        if self.cache.is_none() && self.cache_size.is_none() && !self.store.is_given() {
+        if self.cache.is_none() && self.cache_size.is_none() && self.fsync.is_none() && !self.store.is_given() {
             return Ok(());
         }
-        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing and --ca";
+        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca and -o fsync=";
         Err(Failure::usage(format!("{flags} belong to s3://BUCKET/PREFIX")))
     }
 
@@ -78,6 +92,9 @@ impl StoreOptions {
         ] {
             flags.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
         }
+        if self.fsync == Some(Fsync::Local) {
+            flags.extend(["-o".to_owned(), "fsync=local".to_owned()]);
+        }
         flags
     }
 }
@@ -88,16 +105,17 @@ mod tests {
 
     #[test]
     fn words_of_the_store_are_told_from_those_of_the_mount() {
-        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f";
+        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local";
         let mut words: Vec<String> = text.split(',').map(str::to_owned).collect();
         let flag = StoreArgs { region: Some("us".to_owned()), ..StoreArgs::default() };
         let flags = StoreOptions { store: flag, ..StoreOptions::default() };
         let options = flags.take(&mut words).unwrap();
         assert_eq!(words, ["_netdev", "ro", "x-systemd.requires=a.service"]);
-        let expected =
-            "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024";
+        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local";
         assert_eq!(options.flags().join(" "), expected);
-        assert!(StoreOptions::default().take(&mut vec!["cache_size=much".to_owned()]).is_err());
+        for wrong in ["cache_size=much", "fsync=never"] {
+            assert!(StoreOptions::default().take(&mut vec![wrong.to_owned()]).is_err(), "{wrong}");
+        }
         assert!(options.expect_none().is_err() && StoreOptions::default().expect_none().is_ok());
     }
 }

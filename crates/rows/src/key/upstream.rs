@@ -14,6 +14,10 @@ const UNLISTED: &[u8] = b"u";
 const BYTES: &[u8] = b"b";
 /// The volume belongs to a bucket, and its root was marked as not listed.
 const BEGUN: &[u8] = b"g";
+/// A state of a file that is to be sent before a later one.
+const KEPT: &[u8] = b"k";
+/// An epoch ends with a change.
+const EPOCH: &[u8] = b"e";
 
 fn numbered(kind: &[u8], number: u64) -> Vec<u8> {
     table(UPSTREAM, &[kind, &number.to_be_bytes()])
@@ -51,7 +55,29 @@ pub fn upstream_begun() -> Vec<u8> {
     table(UPSTREAM, &[BEGUN])
 }
 
-/// The number at the end of any of these keys.
+/// The state that a file had after this change.
+pub fn upstream_kept(ino: Ino, changed: u64) -> Vec<u8> {
+    table(UPSTREAM, &[KEPT, &ino.0.to_be_bytes(), &changed.to_be_bytes()])
+}
+
+pub fn all_upstream_kept() -> Range {
+    range(table(UPSTREAM, &[KEPT]))
+}
+
+/// The file of a kept state.
+pub fn parse_upstream_kept(key: &[u8]) -> Result<Ino, Damaged> {
+    parse_upstream(key.get(..10).unwrap_or_default())
+}
+
+pub fn upstream_epoch(last: u64) -> Vec<u8> {
+    numbered(EPOCH, last)
+}
+
+pub fn all_upstream_epochs() -> Range {
+    range(table(UPSTREAM, &[EPOCH]))
+}
+
+/// The number at the end of any of these keys but those of kept states.
 pub fn parse_upstream(key: &[u8]) -> Result<Ino, Damaged> {
     let number = key.get(2..).and_then(|rest| rest.try_into().ok()).map(u64::from_be_bytes);
     number.map(Ino).ok_or(Damaged("the key of an upstream row has a wrong length"))

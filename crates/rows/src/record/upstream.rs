@@ -3,7 +3,8 @@
 //! Layout:     object: 1, text key, text ETag, text write id, varint size, varint number of its bytes, varint content,
 //!             varint attributes; or 2, the same, and varint time | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
 //!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
-//!             the write whose outcome is not known
+//!             the write whose outcome is not known | kept state: 1, flag (it has bytes), text key, varint since, varint
+//!             changed, varint size, varint content, varint attributes, varint count of headers, each text name, bytes value
 //! Invariants: U1 keys and ETags are texts as the bucket gave them.
 //! Not here:   when a row changes (margay-upstream).
 
@@ -18,6 +19,8 @@ const FLAG_MOVED: u8 = 2;
 const FLAG_SENT: u8 = 4;
 /// Objects of one file that wait for their removal.
 const LEFTOVERS_MAX: usize = 65_536;
+/// Headers of one object.
+const HEADERS_MAX: usize = 4096;
 
 /// The object of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,22 @@ pub struct UpstreamDirty {
     pub leftovers: Vec<UpstreamLeftover>,
     /// A write of it to this key may have succeeded.
     pub sent: Option<String>,
+}
+
+/// A state that a file had when an epoch ended, and that is to be sent before what changed later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamKept {
+    pub key: String,
+    /// The first change that it has, and the last one.
+    pub since: u64,
+    pub changed: u64,
+    pub size: u64,
+    pub content: u64,
+    pub attributes: u64,
+    /// Its bytes are kept beside it; else its object has them.
+    pub has_bytes: bool,
+    /// Metadata of its object.
+    pub headers: Vec<(String, Vec<u8>)>,
 }
 
 impl UpstreamObject {
@@ -148,6 +167,47 @@ impl UpstreamDirty {
     }
 }
 
+impl UpstreamKept {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(256 + self.key.len());
+        writer.byte(LAYOUT);
+        writer.byte(u8::from(self.has_bytes));
+        writer.bytes(self.key.as_bytes());
+        for number in [self.since, self.changed, self.size, self.content, self.attributes] {
+            writer.varint(number);
+        }
+        writer.varint(self.headers.len() as u64);
+        for (name, value) in &self.headers {
+            writer.bytes(name.as_bytes());
+            writer.bytes(value);
+        }
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<UpstreamKept, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let has_bytes = match reader.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Damaged("unknown flags of a kept state")),
+        };
+        let key = reader.text()?.to_owned();
+        let (since, changed, size) = (reader.varint()?, reader.varint()?, reader.varint()?);
+        let (content, attributes) = (reader.varint()?, reader.varint()?);
+        let count = reader.small::<usize>()?;
+        if count > HEADERS_MAX {
+            return Err(Damaged("too many headers"));
+        }
+        let mut headers = Vec::new();
+        for _ in 0..count {
+            headers.push((reader.text()?.to_owned(), reader.bytes()?.to_vec()));
+        }
+        reader.end()?;
+        Ok(UpstreamKept { key, since, changed, size, content, attributes, has_bytes, headers })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +241,18 @@ mod tests {
         assert_eq!(UpstreamDirty::decode(&dirty.encode()), Ok(dirty));
         let gone = UpstreamDirty::default();
         assert_eq!(UpstreamDirty::decode(&gone.encode()), Ok(gone));
+        let kept = UpstreamKept {
+            key: "k".to_owned(),
+            since: 3,
+            changed: 400,
+            size: 1 << 33,
+            content: u64::MAX,
+            attributes: 9,
+            has_bytes: true,
+            headers: vec![("x-amz-meta-mode".to_owned(), b"0644".to_vec()), ("x-amz-meta-b".to_owned(), vec![0xff])],
+        };
+        assert_eq!(UpstreamKept::decode(&kept.encode()), Ok(kept.clone()));
+        assert!(UpstreamKept::decode(&kept.encode()[1..]).is_err() && UpstreamKept::decode(&[1, 2]).is_err());
         for wrong in [&[1, 8, 0, 0, 0][..], &[2], &[1, 0, 0, 0, 255, 255, 255, 1]] {
             assert!(UpstreamDirty::decode(wrong).is_err());
         }

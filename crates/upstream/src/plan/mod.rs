@@ -11,9 +11,12 @@
 //!                such files is broken by a copy of one of them to a temporary key.
 //!             W5 every request says which state of its key it replaces, so that the change of another client is noticed and not
 //!                overwritten.
+//!             W6 nothing that changed after the end of an epoch starts before all that changed until then is done. So the
+//!                bucket shows the states between two syncs in their order, and never one without what was synced before.
 //! Source:     the order of write-back in this project's design, docs/design/0029.
-//! Not here:   when a file is due (the caller), how many requests are in progress at once (the caller), renames of whole
-//!             directories, conflicts with other clients.
+//! Not here:   when a file is due, when an epoch ends and what a file held then (the caller gives the state that is to be sent
+//!             next), how many requests are in progress at once (the caller), renames of whole directories, conflicts with other
+//!             clients.
 
 mod closed;
 mod finish;
@@ -23,7 +26,7 @@ use std::collections::HashMap;
 
 pub use self::closed::close;
 pub use self::finish::finish;
-pub use self::order::{first_write, plan};
+pub use self::order::{Bounds, first_write, plan};
 
 /// The number of a file of the local volume.
 pub type FileNumber = u64;

@@ -10,8 +10,17 @@ use super::{Action, Dirty, FileNumber, Occupant, PlannedRequest, Required, Seque
 /// Files that wait, by the file that they wait for.
 type Waits = HashMap<FileNumber, FileNumber>;
 
+/// What concerns all dirty files, whichever are planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// See [`first_write`].
+    pub first_write: Option<Sequence>,
+    /// The last change of the epoch that is being sent; `None`: no epoch has ended of which something is left.
+    pub epoch_end: Option<Sequence>,
+}
+
 struct Plan<'a> {
-    first_write: Option<Sequence>,
+    bounds: Bounds,
     files: HashMap<FileNumber, &'a Dirty>,
     occupants: HashMap<&'a str, Occupant<'a>>,
     /// Keys that requests in progress write.
@@ -32,15 +41,10 @@ pub fn first_write<'a>(dirty: impl IntoIterator<Item = &'a Dirty>) -> Option<Seq
 
 /// Requests that may start beside those in progress, oldest change first: a file at most one, a key at most one. Empty while
 /// nothing is due, or everything due waits for what is in progress or refused. `dirty` is a closed set (`close`), and
-/// `first_write` that of all files. `temporary` begins temporary keys, which no file of the tree has.
-pub fn plan(
-    dirty: &[Dirty],
-    first_write: Option<Sequence>,
-    in_progress: &[&PlannedRequest],
-    temporary: &str,
-) -> Vec<PlannedRequest> {
+/// `bounds` those of all files. `temporary` begins temporary keys, which no file of the tree has.
+pub fn plan(dirty: &[Dirty], bounds: Bounds, in_progress: &[&PlannedRequest], temporary: &str) -> Vec<PlannedRequest> {
     let mut plan = Plan {
-        first_write,
+        bounds,
         files: dirty.iter().map(|one| (one.file, one)).collect(),
         occupants: occupants(dirty),
         written: in_progress.iter().map(|request| request.key.as_str()).collect(),
@@ -60,10 +64,15 @@ pub fn plan(
 }
 
 impl<'a> Plan<'a> {
+    /// Whether an earlier epoch has to be done first (W6).
+    fn is_later(&self, changed: Sequence) -> bool {
+        self.bounds.epoch_end.is_some_and(|end| changed > end)
+    }
+
     /// For each file whose key another one still needs, which one (W4).
     fn waits(&self) -> Waits {
         let mut waits = Waits::new();
-        for one in self.files.values().filter(|one| one.lacks()) {
+        for one in self.files.values().filter(|one| one.lacks() && !self.is_later(one.changed)) {
             let Some(local) = &one.local else { continue };
             if let Some(occupant) = self.occupants.get(local.key.as_str())
                 && occupant.is_needed
@@ -78,7 +87,7 @@ impl<'a> Plan<'a> {
     /// Files that are due, and those that they wait for, oldest first.
     fn due(&self, waits: &Waits) -> Vec<&'a Dirty> {
         let mut due = HashSet::new();
-        for one in self.files.values().filter(|one| one.is_due) {
+        for one in self.files.values().filter(|one| one.is_due && !self.is_later(one.changed)) {
             let mut next = Some(one.file);
             while let Some(file) = next
                 && due.insert(file)
@@ -165,13 +174,13 @@ impl<'a> Plan<'a> {
     }
 
     fn removals(&mut self, dirty: &'a [Dirty]) {
-        let lacking = dirty.iter().filter(|one| one.lacks());
+        let lacking = dirty.iter().filter(|one| one.lacks() && !self.is_later(one.changed));
         let wanted: HashSet<&str> =
             lacking.filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
         for one in dirty.iter().filter(|one| one.is_due) {
             for (key, etag, since) in one.removals() {
-                let waits = self.first_write.is_some_and(|first| first <= since) || wanted.contains(key);
-                if waits || self.is_touched(key) {
+                let waits = self.bounds.first_write.is_some_and(|first| first <= since) || self.is_later(since);
+                if waits || wanted.contains(key) || self.is_touched(key) {
                     continue;
                 }
                 self.written.insert(key);

@@ -151,9 +151,10 @@ impl Sender {
     /// What the rows say of the key is no longer so.
     fn forget_objects(&self, request: &PlannedRequest) {
         let mut files = self.tracked.files.lock();
-        let mut writes = Vec::new();
+        let (mut writes, mut gone) = (Vec::new(), Vec::new());
         let other = request.replaces.filter(|other| *other != request.file);
         for ino in [Some(request.file), other].into_iter().flatten().map(Ino) {
+            gone.extend(self.forget_kept(&mut files, ino, &mut writes));
             files.table.edit(ino, |file| {
                 if let Some(object) = file.object.take_if(|object| object.key == request.key) {
                     writes.extend(object_gone(ino, &object));
@@ -166,6 +167,8 @@ impl Sender {
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "a conflict could not be noted");
         }
+        drop(files);
+        self.drop_bytes(&gone);
     }
 
     /// The file has no bytes any more: somebody removed or replaced the object that had them, and here it was renamed or got
@@ -175,6 +178,7 @@ impl Sender {
         request: &PlannedRequest,
         source: Option<(&str, Option<&Described>)>,
     ) -> Result<(), Unsent> {
+        self.forget_kept_of(request.file);
         let Some((local, Entry::File(entry))) = self.entry_of(request.file)? else { return Ok(()) };
         if let Some((from, _)) = source {
             self.forget_objects(&PlannedRequest { key: from.to_owned(), replaces: None, ..request.clone() });

@@ -11,6 +11,7 @@
 //! Not here:   which request may start (wave), conflicts (conflict).
 
 mod conflict;
+mod kept;
 mod outcome;
 mod probe;
 mod request;

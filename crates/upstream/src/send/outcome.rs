@@ -16,6 +16,7 @@ use margay_rows::record::{UpstreamLeftover, UpstreamObject};
 use margay_rows::{Ino, key};
 
 use super::Sender;
+use super::kept::draft_gone;
 use super::request::{Sent, Unsent};
 use crate::attributes::write_id_of;
 use crate::plan::{self, Action, PlannedRequest};
@@ -34,47 +35,56 @@ impl Sender {
     pub(super) fn finished(&self, request: &PlannedRequest, sent: &Sent) {
         self.tracked.answers.fetch_add(1, Ordering::Relaxed);
         let mut files = self.tracked.files.lock();
-        if let Err(error) = self.take_outcome(&mut files, request, sent) {
+        let gone = self.take_outcome(&mut files, request, sent).unwrap_or_else(|error| {
             // The object is there; the next try finds it by its write id.
             tracing::error!(%error, key = request.key, "the outcome of a request could not be stored");
             postpone(&mut files, request, &error.to_string(), false);
-        }
+            Vec::new()
+        });
         drop(files);
+        self.drop_bytes(&gone);
         self.tracked.settled.notify([Some(request.file), request.replaces].into_iter().flatten().map(Ino));
     }
 
+    /// Returns the names of kept bytes that are not needed any more.
     fn take_outcome(
         &self,
         files: &mut Files,
         request: &PlannedRequest,
         sent: &Sent,
-    ) -> Result<(), margay_meta::EngineError> {
+    ) -> Result<Vec<String>, margay_meta::EngineError> {
         let inos: Vec<Ino> = [Some(request.file), request.replaces].into_iter().flatten().map(Ino).collect();
         let planned = inos.iter().filter_map(|ino| {
             let file = files.table.get(*ino)?;
             let mut planned = file.planned(*ino, false);
             // The name matters to `finish` only as being there.
-            planned.local = file.state.filter(|_| file.dirty.name.is_some()).map(|state| plan::Local {
-                key: String::new(),
-                content: state.content,
-                attributes: state.attributes,
-            });
+            if file.kept.is_empty() {
+                planned.local = file.state.filter(|_| file.dirty.name.is_some()).map(|state| plan::Local {
+                    key: String::new(),
+                    content: state.content,
+                    attributes: state.attributes,
+                });
+            }
             Some((ino.0, planned))
         });
         let mut planned: HashMap<u64, plan::Dirty> = planned.collect();
         let changed = plan::finish(&mut planned, request, &sent.etag);
-        let mut writes = Vec::new();
-        let mut finished = Vec::new();
+        let (mut writes, mut finished, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for ino in changed {
             let (Some(one), Some(file)) = (planned.get(&ino), files.table.get(Ino(ino))) else { continue };
             let mut file = file.clone();
             if ino == request.file && request.action != Action::Delete {
                 // Who waits for a change since then still waits.
-                file.now &= file.since_sent.is_some();
+                file.now &= file.since_sent.is_some() || !file.kept.is_empty();
                 (file.in_progress, file.tries, file.failure) = (false, 0, None);
                 (file.sending, file.dirty.sent, file.lacks_since) = (None, None, files.now());
             }
-            (file.dirty.since, file.since_sent) = (one.since, one.since_sent);
+            file.since_sent = one.since_sent;
+            match file.kept.first_mut() {
+                // What changed since then may be of a later epoch, and it is not known whether the bucket has this one.
+                Some(kept) => kept.since = one.since.min(kept.changed),
+                None => file.dirty.since = one.since,
+            }
             let left = |left: &plan::Leftover| UpstreamLeftover {
                 key: left.key.clone(),
                 etag: left.etag.clone(),
@@ -83,6 +93,7 @@ impl Sender {
             file.dirty.leftovers = one.leftovers.iter().map(left).collect();
             let sent = (ino == request.file && request.action != Action::Delete).then_some(sent);
             set_object(&mut file, Ino(ino), one, sent, &mut writes);
+            gone.extend(draft_gone(Ino(ino), &file.drop_sent(), &mut writes));
             finished.push((Ino(ino), file));
         }
         let mut done = Vec::new();
@@ -98,7 +109,7 @@ impl Sender {
         files.note_recent(&request.key);
         finished.into_iter().for_each(|(ino, file)| files.table.put(ino, file));
         done.iter().for_each(|ino| drop(files.table.remove(*ino)));
-        Ok(())
+        Ok(gone)
     }
 
     /// The request failed.
@@ -178,6 +189,9 @@ impl Sender {
     }
 
     pub(super) fn postponed(&self, request: &PlannedRequest, why: &str, is_refused: bool) {
+        if is_refused {
+            self.forget_kept_of(request.file);
+        }
         let now = {
             let mut files = self.tracked.files.lock();
             postpone(&mut files, request, why, is_refused);

@@ -22,7 +22,7 @@ use super::Sender;
 use crate::attributes;
 use crate::bytes::{Objects, number_of};
 use crate::plan::{Action, PlannedRequest, Required};
-use crate::tracked::{MARKER, State, Tracked, content_of, entry_at, time_of};
+use crate::tracked::{KEPT, MARKER, State, Tracked, content_of, entry_at, kept_name, time_of};
 use crate::xattrs;
 
 /// Larger objects are sent in parts.
@@ -38,6 +38,20 @@ pub(super) struct Sent {
     pub(super) size: Option<u64>,
     /// `None`: the object has that of its source.
     pub(super) write_id: Option<String>,
+}
+
+/// A state of a file, as it is sent.
+struct Planned {
+    metadata: Metadata,
+    size: u64,
+    body: Body,
+}
+
+enum Body {
+    /// That of the file as it is.
+    Here(Entry),
+    /// Bytes that were kept under this name; `None`: its object has them.
+    Kept(Option<String>),
 }
 
 /// Why a request was not made, or failed.
@@ -124,33 +138,38 @@ impl Sender {
     }
 
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
-        let (entry, state) = self.planned_entry(request)?;
-        if state.size > COPY_BYTES_MAX {
+        let planned = self.planned(request)?;
+        if planned.size > COPY_BYTES_MAX {
             return self.put(request).await;
         }
-        let metadata = self.metadata(request, &entry)?;
+        let metadata = planned.metadata;
         let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
         Ok(Sent { etag: copied?, size: None, write_id: Some(self.write_id(request)) })
     }
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
-        let (entry, state) = self.planned_entry(request)?;
-        let metadata = self.metadata(request, &entry)?;
+        let Planned { metadata, body, .. } = self.planned(request)?;
         if request.content == MARKER && request.key.ends_with('/') {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
             return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
         }
-        if self.has_lost_bytes(&entry)? {
-            return Err(Unsent::Lost);
-        }
-        let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
-        let reader = self.volume.get_object(&self.bucket, &local, &ReadCondition::default()).await;
+        let (bucket, local) = match body {
+            Body::Here(entry) if self.has_lost_bytes(&entry)? => return Err(Unsent::Lost),
+            Body::Here(_) => (self.bucket.as_str(), self.tracked.files.lock().paths.local(&request.key).to_owned()),
+            Body::Kept(Some(name)) => (KEPT, name),
+            // Its object was to have them, and has not.
+            Body::Kept(None) => {
+                self.forget_kept_of(request.file);
+                return Err(Unsent::Changed);
+            }
+        };
+        let reader = self.volume.get_object(bucket, &local, &ReadCondition::default()).await;
         let reader = reader.map_err(|error| match error {
             margay_volume::Error::NoSuchKey => Unsent::Changed,
             error => Unsent::Local(error.to_string()),
         })?;
         let (size, etag) = (reader.info().size, reader.info().etag);
-        if content_of(&etag, size) != state.content {
+        if content_of(&etag, size) != request.content {
             return Err(Unsent::Changed);
         }
         if size > ONE_PUT_BYTES_MAX {
@@ -202,6 +221,17 @@ impl Sender {
             Entry::Link(_) => return Err(Unsent::Changed),
         };
         if now == state { Ok((entry, state)) } else { Err(Unsent::Changed) }
+    }
+
+    /// What a request of this state sends.
+    fn planned(&self, request: &PlannedRequest) -> Result<Planned, Unsent> {
+        if let Some(kept) = self.kept_of(request) {
+            let name = kept.has_bytes.then(|| kept_name(Ino(request.file), &kept));
+            let metadata = self.metadata_of_kept(request, &kept)?;
+            return Ok(Planned { metadata, size: kept.size, body: Body::Kept(name) });
+        }
+        let (entry, state) = self.planned_entry(request)?;
+        Ok(Planned { metadata: self.metadata(request, &entry)?, size: state.size, body: Body::Here(entry) })
     }
 
     /// What is newer than the planned state makes the file dirty again.

@@ -13,14 +13,26 @@ use margay_meta::EngineError;
 use margay_rows::Ino;
 
 use super::{Queue, Sender, WIDTH, Work};
-use crate::plan::{self, Action, PlannedRequest};
-use crate::tracked::Files;
+use crate::plan::{self, Action, Bounds, PlannedRequest};
+use crate::tracked::{File, Files};
 
 /// Files that are planned together.
 const FILES_MAX: usize = 256;
 
 /// Dirty files up to which tests check the table before each wave.
 const CHECKED_MAX: usize = 200;
+
+/// Where the next files to plan begin: by when they are due, and in an epoch by their changes.
+struct Begin {
+    due: (Duration, Ino),
+    epoch: (u64, Ino),
+}
+
+impl Default for Begin {
+    fn default() -> Begin {
+        Begin { due: (Duration::ZERO, Ino(0)), epoch: (0, Ino(0)) }
+    }
+}
 
 /// Files under plan.
 #[derive(Default)]
@@ -36,25 +48,42 @@ impl Sender {
     pub(super) fn next_wave(&self, queue: &Queue) -> Vec<Work> {
         let mut files = self.tracked.files.lock();
         debug_assert!(files.table.len() > CHECKED_MAX || files.table.is_consistent(), "I1 of the table");
-        let (now, mut at, mut wave) = (files.now(), (Duration::ZERO, Ino(0)), Vec::new());
-        loop {
-            let some = files.table.due_after(at, now, FILES_MAX);
-            let Some(last) = some.last() else { break };
-            at = *last;
-            let due = some.iter().map(|(_, ino)| *ino);
-            let due = due.filter(|ino| files.is_due(*ino, now, |ino| self.volume.is_open(ino))).collect();
-            match self.plan(&mut files, queue, &wave, due) {
-                Ok(work) => wave.extend(work),
-                Err(error) => {
-                    tracing::error!(%error, "nothing is sent: rows cannot be read or written");
-                    break;
-                }
-            }
-            if wave.len() >= 2 * WIDTH {
-                break;
-            }
+        let forgotten = files.forget_epochs(&*self.tracked.below);
+        let (mut begin, mut wave) = (Begin::default(), Vec::new());
+        let mut planned = forgotten;
+        while planned.is_ok() && wave.len() < 2 * WIDTH {
+            let Some(due) = self.due_after(&mut files, &mut begin) else { break };
+            planned = self.plan(&mut files, queue, &wave, due).map(|work| wave.extend(work));
+        }
+        if let Err(error) = planned {
+            tracing::error!(%error, "nothing is sent: rows cannot be read or written");
         }
         wave
+    }
+
+    /// The next files to plan, and where those after them begin. Of an epoch that has ended all are due.
+    fn due_after(&self, files: &mut Files, begin: &mut Begin) -> Option<Vec<Ino>> {
+        let now = files.now();
+        let Some(end) = files.epoch_end() else {
+            let some = files.table.due_after(begin.due, now, FILES_MAX);
+            begin.due = *some.last()?;
+            let due = some.iter().map(|(_, ino)| *ino);
+            return Some(due.filter(|ino| files.is_due(*ino, now, |ino| self.volume.is_open(ino))).collect());
+        };
+        let some = files.table.in_epoch(begin.epoch, end, FILES_MAX);
+        begin.epoch = *some.last()?;
+        let mut due = Vec::new();
+        for (_, ino) in some {
+            if files.table.get(ino).is_some_and(|file| !file.now && file.failure.is_none()) {
+                files.table.edit(ino, |file| file.now = true);
+            }
+            let is_looked_at = |file: &File| file.looked_at().is_some_and(|at| at <= now);
+            if files.table.get(ino).is_some_and(is_looked_at) && files.is_due(ino, now, |ino| self.volume.is_open(ino))
+            {
+                due.push(ino);
+            }
+        }
+        Some(due)
     }
 
     fn plan(
@@ -64,15 +93,17 @@ impl Sender {
         wave: &[Work],
         mut due: Vec<Ino>,
     ) -> Result<Vec<Work>, EngineError> {
-        let first_write = files.table.first_write();
+        let bounds = Bounds { first_write: files.table.first_write(), epoch_end: files.epoch_end() };
         let is_removal = |ino: &Ino| files.table.get(*ino).is_some_and(|file| file.is_removal());
         // One request removes a thousand: when one removal is due, all go.
         if due.iter().any(is_removal) {
             due.retain(|ino| !is_removal(ino));
             due.extend(files.table.removals());
         }
-        // What older writes hold up needs no plan.
-        due.retain(|ino| files.table.get(*ino).is_some_and(|file| !file.is_held_up(first_write)));
+        // What older writes or epochs hold up needs no plan.
+        let is_later = |file: &File| bounds.epoch_end.is_some_and(|end| file.lacking_since() > end);
+        let is_held_up = |file: &File| file.is_held_up(bounds.first_write) || is_later(file);
+        due.retain(|ino| files.table.get(*ino).is_some_and(|file| !is_held_up(file)));
         if due.is_empty() {
             return Ok(Vec::new());
         }
@@ -82,7 +113,7 @@ impl Sender {
         let in_progress = queue.in_progress.values().chain(wave.iter().map(Work::request));
         let in_progress: Vec<&PlannedRequest> = in_progress.chain(&gathered.unsure).collect();
         let temporary = files.paths.temporary(&self.id, self.process);
-        let planned = plan::plan(&gathered.planned, files.table.first_write(), &in_progress, &temporary);
+        let planned = plan::plan(&gathered.planned, bounds, &in_progress, &temporary);
         for request in &planned {
             files.table.edit(Ino(request.file), |file| match request.action {
                 Action::Delete => file.removing += 1,
@@ -121,7 +152,8 @@ impl Sender {
             if let Some(sent) = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress) {
                 gathered.unsure.push(write_to(ino, sent, file.dirty.changed));
             }
-            match planned.is_clean() && !file.in_progress && !file.dirty.moved && file.dirty.sent.is_none() {
+            let is_clean = planned.is_clean() && file.kept.is_empty();
+            match is_clean && !file.in_progress && !file.dirty.moved && file.dirty.sent.is_none() {
                 true => gathered.clean.push(ino),
                 false => gathered.planned.push(planned),
             }

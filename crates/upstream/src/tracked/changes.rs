@@ -153,10 +153,14 @@ pub(crate) fn visit_entries(
     failed.map_or(Ok(()), Err)
 }
 
-/// What the batch changes, if it is committed now.
-pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Changed>, EngineError> {
+/// What the batch changes, if it is committed now, of the entries that `is_entry` tells.
+pub(crate) fn changes_of(
+    engine: &dyn Engine,
+    batch: &Batch,
+    is_entry: &dyn Fn(&[u8]) -> bool,
+) -> Result<Vec<Changed>, EngineError> {
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
-    for write in batch.writes.iter().filter(|write| key::is_entry(write.key())) {
+    for write in batch.writes.iter().filter(|write| is_entry(write.key())) {
         let (directory, name) = key::parse_entry(write.key()).map_err(damaged)?;
         let old_entry = entry_at(engine, write.key())?;
         if let Some(old) = old_entry.as_ref().and_then(|entry| Changed::at((directory, name), entry)) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use margay_rows::Ino;
-use margay_rows::record::{UpstreamDirty, UpstreamLeftover, UpstreamObject};
+use margay_rows::record::{UpstreamDirty, UpstreamKept, UpstreamLeftover, UpstreamObject};
 
 use super::changes::State;
 use crate::plan;
@@ -20,6 +20,8 @@ const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
 pub(crate) struct File {
     pub(crate) dirty: UpstreamDirty,
     pub(crate) object: Option<UpstreamObject>,
+    /// States of epochs that have ended, oldest first: they are sent before what is here now.
+    pub(crate) kept: Vec<UpstreamKept>,
     pub(crate) state: Option<State>,
     /// The key of its name; `None` without a name, and while its directory is not there.
     pub(crate) key: Option<String>,
@@ -45,11 +47,21 @@ pub(crate) struct File {
     pub(crate) is_read: bool,
 }
 
+/// The state of a file that is to be sent next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) state: State,
+    pub(super) since: u64,
+    pub(crate) changed: u64,
+}
+
 impl File {
     pub(super) fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, now: Duration) -> File {
         File {
             dirty,
             object,
+            kept: Vec::new(),
             state: None,
             key: None,
             since_sent: None,
@@ -70,7 +82,57 @@ impl File {
     /// Whether it needs no row: it is nowhere, and no write of it may have succeeded (D2).
     pub(crate) fn is_nothing(&self) -> bool {
         let is_nowhere = self.dirty.name.is_none() && self.object.is_none() && self.dirty.leftovers.is_empty();
-        is_nowhere && !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none()
+        is_nowhere && self.kept.is_empty() && !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none()
+    }
+
+    pub(crate) fn next(&self) -> Option<Next<'_>> {
+        if let Some(kept) = self.kept.first() {
+            let state = State { content: kept.content, attributes: kept.attributes, size: kept.size };
+            return Some(Next { key: &kept.key, state, since: kept.since, changed: kept.changed });
+        }
+        let (since, changed) = (self.dirty.since, self.dirty.changed);
+        Some(Next { key: self.key.as_ref()?, state: self.state?, since, changed })
+    }
+
+    /// Whether the object is in the state that its file has now.
+    pub(super) fn has_now(&self) -> bool {
+        let now = self.key.as_ref().zip(self.state);
+        now.is_some_and(|(key, state)| self.is_sent(key, (state.content, state.attributes)))
+    }
+
+    fn is_sent(&self, key: &str, (content, attributes): (u64, u64)) -> bool {
+        let there = self.object.as_ref().map(|object| (object.key.as_str(), object.content, object.attributes));
+        there == Some((key, content, attributes))
+    }
+
+    /// The first change of which something is left to do.
+    pub(crate) fn lacking_since(&self) -> u64 {
+        let kept = self.kept.first().map(|kept| kept.since);
+        let left = self.dirty.leftovers.iter().map(|left| left.since);
+        let now = (!self.has_now()).then_some(self.dirty.since);
+        kept.into_iter().chain(left).chain(now).min().unwrap_or(self.dirty.since)
+    }
+
+    /// Whether something is left of what was changed up to this number, leftovers apart.
+    pub(super) fn lacks_until(&self, sequence: u64) -> bool {
+        let kept = self.kept.first().map(|kept| kept.since);
+        let now = self.lacks_now().then_some(self.dirty.since);
+        kept.into_iter().chain(now).any(|since| since <= sequence)
+    }
+
+    fn lacks_now(&self) -> bool {
+        self.key.is_some() && self.state.is_some() && !self.has_now()
+    }
+
+    /// Takes away the first kept states that the bucket has.
+    pub(crate) fn drop_sent(&mut self) -> Vec<UpstreamKept> {
+        let mut sent = Vec::new();
+        while let Some(kept) = self.kept.first()
+            && self.is_sent(&kept.key, (kept.content, kept.attributes))
+        {
+            sent.push(self.kept.remove(0));
+        }
+        sent
     }
 
     /// Whether it waits until it is closed, should it be open.
@@ -90,18 +152,19 @@ impl File {
 
     /// Whether all that is left of it is to be removed.
     pub(crate) fn is_removal(&self) -> bool {
-        self.dirty.name.is_none() && !self.is_refused && !self.is_read
+        self.dirty.name.is_none() && self.kept.is_empty() && !self.is_refused && !self.is_read
     }
 
     /// Every key at which the bucket has, gets or loses something of it.
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         let object = self.object.as_ref().map(|object| &object.key);
         let keys = [self.key.as_ref(), object, self.dirty.sent.as_ref(), self.sending.as_ref()].into_iter().flatten();
-        keys.chain(self.dirty.leftovers.iter().map(|left| &left.key)).map(String::as_str)
+        let kept = self.kept.iter().map(|kept| &kept.key);
+        keys.chain(kept).chain(self.dirty.leftovers.iter().map(|left| &left.key)).map(String::as_str)
     }
 
     /// When the planner is to look at it; `None` while its request is in progress.
-    pub(super) fn looked_at(&self) -> Option<Duration> {
+    pub(crate) fn looked_at(&self) -> Option<Duration> {
         let waits = self.in_progress || self.removing > 0 && !self.lacks();
         (!waits).then_some(if self.now && !self.is_refused { Duration::ZERO } else { self.due_at })
     }
@@ -114,27 +177,28 @@ impl File {
     /// Of its content, if the bucket does not have that.
     pub(super) fn bytes_to_send(&self) -> u64 {
         let has = |content: u64| self.object.as_ref().is_some_and(|object| object.content == content);
-        self.state.filter(|state| !has(state.content)).map_or(0, |state| state.size)
+        let kept: u64 = self.kept.iter().filter(|kept| kept.has_bytes).map(|kept| kept.size).sum();
+        kept + self.state.filter(|state| !has(state.content)).map_or(0, |state| state.size)
     }
 
     /// As `plan::Dirty::lacks`.
     pub(super) fn lacks(&self) -> bool {
-        let Some((key, state)) = self.key.as_ref().zip(self.state) else { return false };
-        self.object.as_ref().is_none_or(|object| {
-            (&object.key, object.content, object.attributes) != (key, state.content, state.attributes)
-        })
+        self.next().is_some_and(|next| !self.is_sent(next.key, (next.state.content, next.state.attributes)))
     }
 
     /// Whether the bucket has what is here, and no more.
     pub(crate) fn is_done(&self) -> bool {
         let is_open = self.in_progress || self.dirty.moved || self.dirty.sent.is_some();
         let is_gone = self.dirty.name.is_none() && self.object.is_none();
-        !is_open && self.dirty.leftovers.is_empty() && (is_gone || self.key.is_some() && !self.lacks())
+        !is_open
+            && self.kept.is_empty()
+            && self.dirty.leftovers.is_empty()
+            && (is_gone || self.key.is_some() && !self.lacks())
     }
 
     /// As the planner sees it.
     pub(crate) fn planned(&self, ino: Ino, is_due: bool) -> plan::Dirty {
-        let local = self.key.clone().zip(self.state);
+        let next = self.next();
         plan::Dirty {
             file: ino.0,
             base: self.object.as_ref().map(|object| plan::Base {
@@ -143,11 +207,15 @@ impl File {
                 content: object.content,
                 attributes: object.attributes,
             }),
-            local: local.map(|(key, state)| plan::Local { key, content: state.content, attributes: state.attributes }),
+            local: next.map(|next| plan::Local {
+                key: next.key.to_owned(),
+                content: next.state.content,
+                attributes: next.state.attributes,
+            }),
             leftovers: self.dirty.leftovers.iter().map(leftover).collect(),
-            since: self.dirty.since,
+            since: next.map_or(self.dirty.since, |next| next.since),
             since_sent: self.since_sent,
-            changed: self.dirty.changed,
+            changed: next.map_or(self.dirty.changed, |next| next.changed),
             is_due,
             is_refused: self.is_refused,
         }

@@ -17,6 +17,7 @@ use margay_rows::record::{UpstreamDirty, UpstreamObject};
 use margay_rows::{Ino, key};
 
 use super::changes::{Changed, damaged, entry_at, visit_entries};
+use super::epochs::{Epochs, read_kept};
 use super::file::{File, OPEN_SENT_AFTER, SENT_AFTER_MAX};
 use super::paths::Paths;
 use super::table::Table;
@@ -40,6 +41,7 @@ const ROWS_PER_BATCH: usize = 1000;
 pub(crate) struct Files {
     pub(crate) table: Table,
     pub(crate) paths: Paths,
+    pub(crate) epochs: Epochs,
     /// The last change.
     pub(crate) sequence: u64,
     /// Keys that this process has just written or removed, with the time.
@@ -78,10 +80,13 @@ impl Files {
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut files = Files { table: Table::default(), paths, sequence: 0, recent: VecDeque::new(), clock };
+        let epochs = Epochs::read(engine)?;
+        let (sequence, mut kept) = (epochs.last().unwrap_or_default(), read_kept(engine)?);
+        let mut files = Files { table: Table::default(), paths, epochs, sequence, recent: VecDeque::new(), clock };
         for (ino, dirty) in rows {
             files.sequence = files.sequence.max(dirty.changed);
             let mut file = File::new(object_row(engine, ino)?, dirty, files.clock.monotonic());
+            file.kept = kept.remove(&ino).unwrap_or_default();
             if let Some((directory, name)) = &file.dirty.name {
                 let entry = entry_at(engine, &key::entry(*directory, name.as_bytes()))?;
                 let found = entry.and_then(|entry| Changed::at((*directory, name), &entry));
@@ -102,11 +107,12 @@ impl Files {
         for ino in self.table.inos() {
             self.find_key(engine, ino)?;
             let suspected = self.table.edit(ino, |file| {
-                if file.dirty.sent.is_some() || file.dirty.name.is_none() {
+                if file.dirty.sent.is_some() {
                     return None;
                 }
                 // No store has an object under a longer key.
-                file.dirty.sent = file.key.clone().filter(|key| key.len() <= KEY_BYTES_MAX);
+                let key = file.next().map(|next| next.key).filter(|key| key.len() <= KEY_BYTES_MAX);
+                file.dirty.sent = Some(key?.to_owned());
                 Some(dirty_write(ino, file))
             });
             writes.extend(suspected.flatten());
@@ -160,7 +166,7 @@ impl Files {
 
     /// As `lacks`, of one file: what is left under its old names does not count.
     pub(crate) fn lacks_of(&self, ino: Ino, sequence: u64) -> (bool, Option<String>) {
-        let lacking = self.table.get(ino).filter(|file| file.dirty.since <= sequence && file.lacks());
+        let lacking = self.table.get(ino).filter(|file| file.lacks_until(sequence));
         let refused = lacking.filter(|file| file.is_refused).and_then(|file| file.failure.clone());
         (lacking.is_some(), refused)
     }
@@ -243,6 +249,10 @@ impl Files {
                     File::new(object_row(engine, one.ino)?, dirty, now)
                 }
             };
+            if self.epochs.has_ended(file.dirty.changed) {
+                // What it held then is kept, or is in the bucket (E2).
+                file.dirty.since = sequence;
+            }
             if file.in_progress {
                 file.since_sent.get_or_insert(sequence);
             }

@@ -15,6 +15,7 @@
 
 mod ages;
 mod changes;
+mod epochs;
 mod file;
 mod files;
 mod paths;
@@ -23,6 +24,7 @@ mod table;
 
 use self::ages::Ages;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at, time_of};
+pub(crate) use self::epochs::{EPOCHS_MAX, KEPT, kept_name};
 pub(crate) use self::file::File;
 pub(crate) use self::files::{Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;
@@ -40,6 +42,7 @@ use margay_meta::{Batch, CommitError, Committed, Engine, EngineError, Preconditi
 use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
 use margay_segment::SegmentError;
+use margay_volume::Volume;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -94,6 +97,9 @@ pub(crate) struct Tracked {
     /// What was said of requests that fail.
     pub(crate) told: Told,
     lister: OnceLock<Weak<dyn Lister>>,
+    volume: OnceLock<Weak<Volume>>,
+    /// The directory of kept bytes, which is not of the bucket's tree, and how the keys of its entries begin.
+    kept: OnceLock<(Ino, Vec<u8>)>,
 }
 
 impl Tracked {
@@ -125,6 +131,8 @@ impl Tracked {
             ages: Ages::new(clock),
             told: Told::default(),
             lister: OnceLock::new(),
+            volume: OnceLock::new(),
+            kept: OnceLock::new(),
         })
     }
 
@@ -172,9 +180,21 @@ impl Tracked {
         assert!(self.lister.set(lister).is_ok(), "a volume has one lister");
     }
 
+    /// Bytes of kept states go to this directory of the volume.
+    pub(crate) fn set_kept(&self, volume: &Arc<Volume>, directory: Ino) {
+        let is_first = self.volume.set(Arc::downgrade(volume)).is_ok()
+            && self.kept.set((directory, key::entries(directory).0)).is_ok();
+        assert!(is_first, "a volume has one directory of kept bytes");
+    }
+
+    /// Whether it is an entry of the bucket's tree.
+    fn is_entry(&self, key: &[u8]) -> bool {
+        key::is_entry(key) && self.kept.get().is_none_or(|(_, beginning)| !key.starts_with(beginning))
+    }
+
     /// Lists the directory, unless it was listed (T1), and not too long ago.
     fn gate(&self, directory: Ino) -> Result<(), EngineError> {
-        if ENTERING.get() {
+        if ENTERING.get() || self.kept.get().is_some_and(|(kept, _)| *kept == directory) {
             return Ok(());
         }
         let lister = || self.lister.get().and_then(Weak::upgrade);
@@ -230,7 +250,7 @@ impl Tracked {
     fn commit_noted(&self, mut batch: Batch) -> Result<Committed, CommitError> {
         loop {
             let mut files = self.files.lock();
-            let changed = changes_of(&*self.below, &batch).map_err(CommitError::Failed)?;
+            let changed = changes_of(&*self.below, &batch, &|key| self.is_entry(key)).map_err(CommitError::Failed)?;
             let moved = |one: &&Changed| one.is_directory && one.moved;
             let unlisted = changed.iter().filter(moved).map(|one| one.ino).find(|ino| !self.is_listed_below(*ino));
             if let Some(directory) = unlisted {
@@ -240,6 +260,9 @@ impl Tracked {
             }
             for directory in changed.iter().filter(moved) {
                 files.check_moved(&*self.below, directory).map_err(CommitError::Failed)?;
+            }
+            for ino in files.unkept(&*self.below, &changed).map_err(CommitError::Failed)? {
+                self.keep(&mut files, ino).map_err(CommitError::Failed)?;
             }
             let mut noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
             for directory in changed.iter().filter(moved).map(|one| one.ino) {
@@ -299,7 +322,7 @@ impl Layer for Tracked {
             return self.below.commit(batch);
         }
         self.gate_batch(&batch).map_err(CommitError::Failed)?;
-        match batch.writes.iter().any(|write| key::is_entry(write.key())) {
+        match batch.writes.iter().any(|write| self.is_entry(write.key())) {
             true => self.commit_noted(batch),
             false => self.below.commit(batch),
         }

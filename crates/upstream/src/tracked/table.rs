@@ -26,6 +26,8 @@ struct Orders {
     /// By the first change that the bucket lacks.
     lacking: BTreeSet<(u64, Ino)>,
     refused: BTreeSet<(u64, Ino)>,
+    /// As `lacking`, of what the end of an epoch waits for.
+    epochs: BTreeSet<(u64, Ino)>,
     /// Writes that may succeed.
     writes: BTreeSet<(u64, Ino)>,
     removals: BTreeSet<Ino>,
@@ -47,11 +49,13 @@ impl Orders {
                 order.remove(&one);
             }
         }
-        let since = (file.dirty.since, ino);
+        let since = (file.lacking_since(), ino);
         set(&mut self.due, file.looked_at().map(|at| (at, ino)), is_in);
         set(&mut self.lacking, (!file.is_read).then_some(since), is_in);
         set(&mut self.refused, (!file.is_read && file.is_refused).then_some(since), is_in);
-        set(&mut self.writes, file.holds_removals().then_some(since), is_in);
+        set(&mut self.epochs, (!file.is_read && !file.is_refused).then_some(since), is_in);
+        let write = file.next().filter(|_| file.holds_removals()).map(|next| (next.since, ino));
+        set(&mut self.writes, write, is_in);
         set(&mut self.removals, (file.is_removal() && file.removing == 0).then_some(ino), is_in);
         set(&mut self.moved, file.dirty.moved.then_some(ino), is_in);
         set(&mut self.failing, file.failure.is_some().then_some(ino), is_in);
@@ -123,6 +127,17 @@ impl Table {
     /// The first change that the bucket lacks; files that only wait for their readers do not count.
     pub(crate) fn first_lacking(&self) -> Option<u64> {
         self.orders.lacking.first().map(|(since, _)| *since)
+    }
+
+    /// As `first_lacking`; what the bucket refuses does not count either.
+    pub(crate) fn first_in_epochs(&self) -> Option<u64> {
+        self.orders.epochs.first().map(|(since, _)| *since)
+    }
+
+    /// Files of which something is left that was changed up to this number, the oldest first, from the one behind `after`.
+    pub(crate) fn in_epoch(&self, after: (u64, Ino), end: u64, count: usize) -> Vec<(u64, Ino)> {
+        let range = (Bound::Excluded(after), Bound::Included((end, Ino(u64::MAX))));
+        self.orders.epochs.range(range).take(count).copied().collect()
     }
 
     /// The file with that change.

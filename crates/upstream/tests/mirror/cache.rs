@@ -1,7 +1,6 @@
 //! What the cache keeps, and what it lets go.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use margay_upstream::Far;
 use margay_volume::posix::*;
@@ -34,16 +33,6 @@ fn own_bytes(world: &World) -> u64 {
 /// Blocks are written to disk after the reader has them.
 fn wait_kept(far: &Far) {
     wait("blocks on disk", || far.fetched_bytes() >= LARGE as u64);
-}
-
-fn wait(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what}: not within a minute of waiting");
 }
 
 #[test]

@@ -58,7 +58,12 @@ struct State {
     /// Listings of temporary keys: what a process does at last before it sends.
     tidied: u64,
     script: Option<Script>,
+    /// Contents after each change, if somebody asked for them.
+    states: Option<Vec<Contents>>,
 }
+
+/// Keys and bodies.
+pub(crate) type Contents = BTreeMap<String, Bytes>;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +179,15 @@ impl Store {
 
     pub(crate) fn set_lists(&self, lists: Lists) {
         self.0.lock().unwrap().lists = lists;
+    }
+
+    /// From now on each state of the bucket is kept.
+    pub(crate) fn record(&self) {
+        self.0.lock().unwrap().states = Some(Vec::new());
+    }
+
+    pub(crate) fn recorded(&self) -> Vec<Contents> {
+        self.0.lock().unwrap().states.clone().unwrap_or_default()
     }
 
     /// From now on this decides what happens to each request.
@@ -308,6 +322,13 @@ impl State {
             missing.map(|file| format!("{file} is missing: {:?}", self.objects.keys())).collect();
         self.violations.extend(missing);
         self.seen.extend(now);
+        if let Some(states) = &mut self.states {
+            let shown = self.objects.iter().filter(|(key, _)| !key.contains(".margay-tmp/"));
+            let now: Contents = shown.map(|(key, object)| (key.clone(), object.body.clone())).collect();
+            if states.last() != Some(&now) {
+                states.push(now);
+            }
+        }
     }
 
     fn answer(&mut self, head: &http::request::Parts, body: Bytes) -> Answer {

@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -35,6 +35,7 @@ pub(crate) struct Cache {
     disk: SimDisk,
     clock: Arc<Jumping>,
     seed: u64,
+    fsync: Fsync,
 }
 
 /// A process.
@@ -77,7 +78,16 @@ impl Clock for Jumping {
 impl Cache {
     pub(crate) fn new(seed: u64) -> Cache {
         let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0), AtomicBool::new(false)));
-        Cache { disk: SimDisk::new(seed), clock, seed }
+        Cache { disk: SimDisk::new(seed), clock, seed, fsync: Fsync::Upstream }
+    }
+
+    /// Whose syncs wait for its disk alone.
+    pub(crate) fn local(seed: u64) -> Cache {
+        Cache { fsync: Fsync::Local, ..Cache::new(seed) }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.fsync == Fsync::Local
     }
 
     /// Begins the write ids.
@@ -137,7 +147,8 @@ impl Cache {
         let (env, engine, segments) = self.storage(PROCESSES.fetch_add(1, Ordering::SeqCst));
         let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
-        let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id(), host: "here".to_owned(), cache };
+        let (prefix, host, fsync) = (prefix.to_owned(), "here".to_owned(), self.fsync);
+        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, fsync };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
         let options = Options {
             peers: Some(far.peers()),
@@ -342,4 +353,14 @@ pub(crate) fn listed_by(
 /// A number from the environment: a night's seeds.
 pub(crate) fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
+
+pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}: not within a minute of waiting");
 }

@@ -1,9 +1,9 @@
 //! The model: a local tree, a bucket that executes requests when they arrive, and what must hold at each instant.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use margay_upstream::plan::{
-    Action, Dirty, FileNumber, Local, PlannedRequest, Required, Sequence, close, finish, first_write, plan,
+    Action, Bounds, Dirty, FileNumber, Local, PlannedRequest, Required, Sequence, close, finish, first_write, plan,
 };
 
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -26,7 +26,20 @@ pub(crate) enum Step {
     Answer(usize),
     /// The process stops: answers that did not come yet are lost. Here the effect is known afterwards (a look finds it).
     Restart,
+    /// An epoch ends.
+    Sync,
 }
+
+/// What a file held when an epoch ended.
+#[derive(Clone, Debug)]
+struct Kept {
+    local: Local,
+    since: Sequence,
+    changed: Sequence,
+}
+
+/// What each name had in an epoch: contents and attributes, or nothing.
+type Shown = BTreeMap<&'static str, BTreeSet<Option<(u64, u64)>>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -54,6 +67,11 @@ pub(crate) struct World {
     born: HashMap<FileNumber, Sequence>,
     /// When a file left a key.
     left: HashMap<(FileNumber, String), Sequence>,
+    kept: HashMap<FileNumber, Vec<Kept>>,
+    epoch_ends: BTreeSet<Sequence>,
+    /// Of each epoch, and which of them the bucket shows.
+    epochs: Vec<Shown>,
+    shown: usize,
     /// Numbers of files, contents, attributes and ETags.
     number: u64,
     sequence: Sequence,
@@ -70,7 +88,13 @@ impl World {
         let sequence = self.sequence;
         let known = self.dirty.remove(&file).or_else(|| self.clean.remove(&file));
         let mut one = known.unwrap_or(Dirty { file, ..blank(sequence) });
-        if !one.lacks() {
+        let has_ended = self.epoch_ends.last().is_some_and(|last| one.changed <= *last);
+        let kept = self.kept.entry(file).or_default();
+        let is_kept = kept.last().map(|last| last.changed == one.changed);
+        if let Some(local) = one.local.clone().filter(|_| has_ended && !is_kept.unwrap_or(!one.lacks())) {
+            kept.push(Kept { local, since: one.since, changed: one.changed });
+        }
+        if !one.lacks() || has_ended {
             one.since = sequence;
         }
         change(&mut one.local);
@@ -85,6 +109,7 @@ impl World {
     /// Clean files have no row; the model keeps what a row would be made from.
     fn sort(&mut self, file: FileNumber) {
         let is_sent = self.flying.iter().any(|flying| flying.request.file == file);
+        let is_sent = is_sent || self.kept.get(&file).is_some_and(|kept| !kept.is_empty());
         if let Some(one) = self.dirty.get(&file)
             && one.is_clean()
             && !is_sent
@@ -143,8 +168,87 @@ impl World {
                 }
             }
             Step::Restart => self.restart(),
+            Step::Sync => self.sync(),
             Step::Rename(..) | Step::Exchange(..) => {}
         }
+        self.note_shown();
+    }
+
+    fn sync(&mut self) {
+        self.note_shown();
+        if self.dirty.is_empty() {
+            (self.epochs, self.shown) = (Vec::new(), 0);
+        } else {
+            self.epoch_ends.insert(self.sequence);
+        }
+        self.epochs.push(Shown::new());
+    }
+
+    fn note_shown(&mut self) {
+        let now = NAMES.map(|name| {
+            let local = self.names.get(name).map(|file| self.local(*file));
+            (name, local.map(|local| (local.content, local.attributes)))
+        });
+        if self.epochs.is_empty() {
+            // As the bucket was before.
+            let nothing = |name: &'static str| (name, BTreeSet::from([None]));
+            self.epochs.push(NAMES.into_iter().map(nothing).collect());
+        }
+        let epoch = self.epochs.last_mut().unwrap();
+        for (name, value) in now {
+            epoch.entry(name).or_default().insert(value);
+        }
+    }
+
+    /// W6: each name is as it was in one epoch, at its beginning or later, and never in an older one than before.
+    fn shows_one_epoch(&mut self, request: &PlannedRequest) {
+        let there = |name: &str| self.bucket.get(name).map(|object| (object.content, object.attributes));
+        let fits = |epoch: &Shown| NAMES.iter().all(|name| epoch[name].contains(&there(name)));
+        let found = self.epochs[self.shown..].iter().position(fits);
+        let found = found.unwrap_or_else(|| panic!("{request:?} shows no state between two syncs: {:?}", self.bucket));
+        self.shown += found;
+    }
+
+    /// A dirty file as the planner sees it: first comes what an ended epoch had.
+    fn next_of(&self, one: &Dirty) -> Dirty {
+        match self.kept.get(&one.file).and_then(|kept| kept.first()) {
+            Some(kept) => {
+                let local = Some(kept.local.clone());
+                Dirty { local, since: kept.since, changed: kept.changed, ..one.clone() }
+            }
+            None => one.clone(),
+        }
+    }
+
+    fn bounds(&self, dirty: &[Dirty]) -> Bounds {
+        let lacking = dirty.iter().filter(|one| one.lacks() || one.local.is_none()).map(|one| one.since);
+        let left = dirty.iter().flat_map(|one| &one.leftovers).map(|left| left.since);
+        let first = lacking.chain(left).min();
+        let epoch_end = first.and_then(|first| self.epoch_ends.range(first..).next().copied());
+        Bounds { first_write: first_write(dirty), epoch_end }
+    }
+
+    /// The answer of a request is taken.
+    fn finish(&mut self, request: &PlannedRequest, etag: &str) -> Vec<FileNumber> {
+        let mut views = self.dirty.iter().map(|(file, one)| (*file, self.next_of(one))).collect();
+        let changed = finish(&mut views, request, etag);
+        for file in &changed {
+            let (Some(view), Some(one)) = (views.get(file), self.dirty.get_mut(file)) else { continue };
+            (one.base, one.leftovers, one.since_sent) = (view.base.clone(), view.leftovers.clone(), view.since_sent);
+            let kept = self.kept.entry(*file).or_default();
+            match kept.first_mut() {
+                Some(kept) => kept.since = view.since,
+                None => one.since = view.since,
+            }
+            let is_sent = |kept: &Kept| {
+                let there = one.base.as_ref().map(|base| (&base.key, base.content, base.attributes));
+                there == Some((&kept.local.key, kept.local.content, kept.local.attributes))
+            };
+            while kept.first().is_some_and(is_sent) {
+                kept.remove(0);
+            }
+        }
+        changed
     }
 
     fn local(&self, file: FileNumber) -> &Local {
@@ -185,12 +289,13 @@ impl World {
     }
 
     pub(crate) fn begin(&mut self, count: usize) {
-        let mut dirty: Vec<_> = self.dirty.values().cloned().collect();
+        let mut dirty: Vec<_> = self.dirty.values().map(|one| self.next_of(one)).collect();
         dirty.sort_by_key(|one| one.file);
         let flying: Vec<_> = self.flying.iter().map(|flying| flying.request.clone()).collect();
         let in_progress: Vec<_> = flying.iter().collect();
-        let planned = plan(&dirty, first_write(&dirty), &in_progress, crate::TEMPORARY);
-        closed_sets_are_planned_alike(&dirty, &in_progress);
+        let bounds = self.bounds(&dirty);
+        let planned = plan(&dirty, bounds, &in_progress, crate::TEMPORARY);
+        closed_sets_are_planned_alike(&dirty, bounds, &in_progress);
         for (at, request) in planned.iter().enumerate() {
             let others = flying.iter().chain(&planned[..at]);
             for other in others {
@@ -199,7 +304,8 @@ impl World {
                 assert!(!are_writes || request.file != other.file, "two requests of a file");
             }
             let is_removal = request.action == Action::Delete;
-            assert!(!is_removal || !self.names.contains_key(&request.key), "a name of the tree is removed");
+            let is_wanted = bounds.epoch_end.is_none() && self.names.contains_key(&request.key);
+            assert!(!is_removal || !is_wanted, "a name of the tree is removed");
         }
         for request in planned.into_iter().take(count) {
             self.flying.push(Flying { request, arrived: None });
@@ -234,6 +340,7 @@ impl World {
         }
         self.flying[at].arrived = Some(etag);
         self.no_file_is_nowhere(&request);
+        self.shows_one_epoch(&request);
     }
 
     fn put(&mut self, request: &PlannedRequest, content: u64, attributes: u64, etag: &str) {
@@ -255,7 +362,8 @@ impl World {
     /// W1.
     fn no_file_is_nowhere(&self, request: &PlannedRequest) {
         for one in self.dirty.values().chain(self.clean.values()) {
-            if one.local.is_some() && one.base.is_some() {
+            let is_here = one.local.is_some() || self.kept.get(&one.file).is_some_and(|kept| !kept.is_empty());
+            if is_here && one.base.is_some() {
                 let is_there = self.bucket.values().any(|object| object.file == one.file);
                 assert!(is_there, "{one:?} is nowhere after {request:?}");
             }
@@ -265,7 +373,7 @@ impl World {
     pub(crate) fn answer(&mut self, at: usize) {
         self.arrive(at);
         let Flying { request, arrived } = self.flying.remove(at);
-        for file in finish(&mut self.dirty, &request, &arrived.unwrap()) {
+        for file in self.finish(&request, &arrived.unwrap()) {
             self.sort(file);
         }
     }
@@ -275,7 +383,7 @@ impl World {
         let flying = std::mem::take(&mut self.flying);
         for Flying { request, arrived } in flying {
             if let Some(etag) = arrived {
-                finish(&mut self.dirty, &request, &etag);
+                self.finish(&request, &etag);
             }
         }
         for one in self.dirty.values_mut() {
@@ -314,7 +422,7 @@ impl World {
 }
 
 /// A plan for one file needs only the files that share keys with it.
-fn closed_sets_are_planned_alike(dirty: &[Dirty], in_progress: &[&PlannedRequest]) {
+fn closed_sets_are_planned_alike(dirty: &[Dirty], bounds: Bounds, in_progress: &[&PlannedRequest]) {
     for due in dirty.iter().map(|one| one.file) {
         let dirty: Vec<Dirty> = dirty.iter().map(|one| Dirty { is_due: one.file == due, ..one.clone() }).collect();
         let touches = |one: &Dirty, key: &str| {
@@ -323,9 +431,8 @@ fn closed_sets_are_planned_alike(dirty: &[Dirty], in_progress: &[&PlannedRequest
         };
         let with_key = |key: &str| dirty.iter().filter(|one| touches(one, key)).cloned().collect();
         let closed = close(dirty.iter().filter(|one| one.is_due).cloned().collect(), with_key);
-        let first = first_write(&dirty);
-        let all = plan(&dirty, first, in_progress, crate::TEMPORARY);
-        let some = plan(&closed, first, in_progress, crate::TEMPORARY);
+        let all = plan(&dirty, bounds, in_progress, crate::TEMPORARY);
+        let some = plan(&closed, bounds, in_progress, crate::TEMPORARY);
         assert_eq!(some, all, "file {due} of {dirty:#?}");
     }
 }

@@ -12,6 +12,7 @@ mod evict;
 mod get_object;
 mod head_listed;
 mod import;
+mod keep;
 mod make_directory;
 mod multipart;
 mod put_object;

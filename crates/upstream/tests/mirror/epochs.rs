@@ -1,0 +1,178 @@
+//! Syncs that wait for the cache alone: the bucket shows their order, whatever is lost on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use margay_volume::posix::*;
+
+use crate::store::{Contents, Store};
+use crate::world::*;
+use crate::{Chance, in_bucket, keys, mirrored};
+
+/// Names of files; a directory is above some.
+const PATHS: [&str; 5] = ["a", "b", "c", "d/a", "d/b"];
+
+/// What each name held between two syncs.
+type Epoch = BTreeMap<&'static str, BTreeSet<Option<Bytes>>>;
+
+struct History(Vec<Epoch>);
+
+impl History {
+    fn note(&mut self, world: &World) {
+        let tree = world.shown();
+        let epoch = self.0.last_mut().unwrap();
+        for path in PATHS {
+            let body = tree.get(path).map(|(_, body)| Bytes::from(body.clone()));
+            let held = epoch.entry(path).or_default();
+            // A file is made before it is written.
+            if body.is_some() && held.contains(&None) {
+                held.insert(Some(Bytes::new()));
+            }
+            held.insert(body);
+        }
+    }
+
+    /// A sync has returned.
+    fn end_epoch(&mut self, world: &World) {
+        self.0.push(Epoch::new());
+        self.note(world);
+    }
+
+    /// Each state of the bucket is one of an epoch, and of none that came before that of the state before.
+    fn check(&self, seed: u64, states: &[Contents]) {
+        let mut shown = 0;
+        for state in states {
+            let fits = |epoch: &Epoch| PATHS.iter().all(|path| epoch[path].contains(&state.get(*path).cloned()));
+            let found = self.0[shown..].iter().position(fits);
+            let epochs = &self.0[shown..self.0.len().min(shown + 3)];
+            shown +=
+                found.unwrap_or_else(|| panic!("seed {seed}: {state:?} is no state of {shown} {epochs:#?} or later"));
+        }
+    }
+}
+
+fn change(world: &World, chance: &mut Chance, number: u64) -> Done<()> {
+    let path = chance.of(&PATHS);
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let file = Name::Plain(name.to_owned());
+    match chance.below(8) {
+        // All have one length, so a write is the whole content.
+        0..5 => world.write(directory, name, 0, format!("{number:08}").as_bytes()),
+        5 => world.mount.unlink(world.at(directory)?, &file),
+        6 => {
+            let to = chance.of(&PATHS);
+            let (to_directory, to) = to.rsplit_once('/').unwrap_or(("", to));
+            let to = Name::Plain(to.to_owned());
+            world.mount.rename(world.at(directory)?, &file, world.at(to_directory)?, &to, RenameMode::Replace)
+        }
+        _ => {
+            let rights = 0o600 + chance.below(0o100) as u32;
+            let change = AttributeChange { rights: Some(rights), ..AttributeChange::default() };
+            world.mount.set_attributes(world.mount.lookup(world.at(directory)?, &file)?.ino, &change).map(drop)
+        }
+    }
+}
+
+fn ordered(seed: u64) {
+    println!("seed {seed} with syncs");
+    let (store, mut target) = runtime().block_on(Store::start());
+    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut cache = Cache::local(seed);
+    let mut world = cache.open(&target, "");
+    world.mount.make_directory(world.mount.root(), &Name::Plain("d".to_owned()), &NEW).unwrap();
+    world.mount.sync_directory().unwrap();
+    let mut history = History(vec![Epoch::new()]);
+    history.note(&world);
+    store.record();
+    store.fail([0, 20, 5][(seed % 3) as usize], seed);
+    for round in 0..40 {
+        for number in 0..chance.below(5) {
+            let _ = change(&world, &mut chance, round * 10 + number);
+            history.note(&world);
+        }
+        match chance.below(12) {
+            0..6 => {
+                world.mount.sync_directory().unwrap();
+                history.end_epoch(&world);
+            }
+            6 if chance.below(3) == 0 => {
+                target = cache.end(world, &store);
+                world = cache.open(&target, "");
+                history.end_epoch(&world);
+            }
+            7 if chance.below(3) == 0 => {
+                target = cache.cut_power(world, &store, seed + round);
+                world = cache.open(&target, "");
+                history.end_epoch(&world);
+            }
+            8 => world.reclaim(),
+            9 => world.flush(),
+            _ => std::thread::sleep(Duration::from_millis(chance.below(40))),
+        }
+    }
+    world.flush();
+    world.reclaim();
+    let (here, there) = (world.shown(), in_bucket(&store));
+    assert!(here == there, "seed {seed}: here {:#?}\nthere {:#?}", keys(&here), keys(&there));
+    history.check(seed, &store.recorded());
+    let backlog = world.far.backlog();
+    assert!(backlog.files == 0 && backlog.conflicts.is_empty(), "seed {seed}: {backlog:?}");
+    world.far.evict_sent(u64::MAX).unwrap();
+    wait("kept bytes go", || world.mount.volume().own_bytes().unwrap() == 0);
+}
+
+#[test]
+fn the_bucket_shows_the_order_of_syncs() {
+    let seeds = number("MARGAY_TEST_SEEDS", 24);
+    let first = number("MARGAY_TEST_FIRST", 1);
+    (first..first + seeds).for_each(ordered);
+    println!("evidence: far mounts with fsync=local: {seeds} seeds");
+}
+
+/// As with syncs that wait for the bucket, of larger files, directories and attributes.
+#[test]
+fn a_bucket_gets_what_a_mount_with_local_syncs_changes() {
+    let seeds = number("MARGAY_TEST_SEEDS", 24);
+    let first = number("MARGAY_TEST_FIRST", 1);
+    (first..first + seeds).for_each(|seed| mirrored(seed, Cache::local(seed)));
+}
+
+/// A sync needs no bucket, what it synced is there after a power cut, and goes up in its order.
+#[test]
+fn a_sync_returns_while_the_bucket_is_silent() {
+    let (store, target) = runtime().block_on(Store::start());
+    let mut cache = Cache::local(77);
+    let world = cache.open(&target, "");
+    world.shown();
+    store.wait_probed();
+    store.set_reachable(false);
+    for number in 0..20 {
+        for name in ["journal", "data"] {
+            let handle = world.create("", name).unwrap();
+            world.mount.write(&handle, 0, format!("{number:08}").as_bytes(), false).unwrap();
+            world.mount.sync(&handle).unwrap();
+            world.mount.release(handle).unwrap();
+        }
+    }
+    assert!(world.far.backlog().epochs >= 39, "{:?}", world.far.backlog());
+    let target = cache.cut_power(world, &store, 7);
+    store.record();
+    store.set_reachable(true);
+    let world = cache.open(&target, "");
+    assert_eq!(world.shown()["data"].1, b"00000019");
+    world.flush();
+    let states = store.recorded();
+    let both: Vec<(u64, u64)> = states
+        .iter()
+        .map(|state| {
+            let number = |key: &str| {
+                state.get(key).map_or(0, |body| 1 + std::str::from_utf8(body).unwrap().parse::<u64>().unwrap())
+            };
+            (number("journal"), number("data"))
+        })
+        .collect();
+    let expected: Vec<(u64, u64)> = (1..=20).flat_map(|number| [(number, number - 1), (number, number)]).collect();
+    let both: Vec<(u64, u64)> = both.into_iter().filter(|(journal, _)| *journal > 0).collect();
+    assert_eq!(both, expected, "one after the other");
+}
