@@ -47,6 +47,8 @@ enum Command {
     Mount(mount::Mount),
     /// Send what a mount of a far bucket left in its cache
     Sync(mount::Sync),
+    /// Fetch what is below a path of a mounted s3:// bucket into its cache
+    Warm(mount::Warm),
     /// Unmount it
     Unmount(mount::Unmount),
     /// Show what a running server has mounted
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Clock(args) => clock::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
         Command::Sync(args) => mount::run_sync(&args),
+        Command::Warm(args) => mount::run_warm(&args),
         Command::Unmount(args) => mount::run_unmount(&args),
         Command::Mounts(args) => mount::run_mounts(&args),
         Command::User(args) => identity::run_user(&args),

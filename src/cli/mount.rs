@@ -16,6 +16,7 @@ mod cache_limits;
 mod far;
 mod far_commands;
 mod store_options;
+mod warm;
 
 use super::arguments::DataArgs;
 use crate::backup_location::StoreArgs;
@@ -43,8 +44,9 @@ const SYNC_EXAMPLES: &str = "Examples:
   margay sync /mnt/photos
   margay sync s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos
 
-It ends with 0 when the bucket has the file; of a directory or a bucket, when it has everything of the mount. A mount that
-runs is asked to send; what was refused is tried again at once. Otherwise the cache is opened and sent without a mount.";
+It ends with 0 when the bucket has the file; of a directory, when it has what is below that; of a mount point or a bucket, when
+it has everything. A mount that runs is asked to send; what was refused is tried again at once. Otherwise the cache is opened
+and all of it is sent without a mount.";
 
 const UNMOUNT_EXAMPLES: &str = "Examples:
   margay unmount /mnt/photos
@@ -108,6 +110,9 @@ pub(super) struct Sync {
     /// The cache of the mount [default: that of the place]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+    /// Print how it went as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -122,6 +127,9 @@ pub(super) struct Unmount {
     /// Of an s3:// mount: do not wait until the bucket has everything
     #[arg(long)]
     now: bool,
+    /// Print how it went as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -172,7 +180,10 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
 
 pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
     match far_commands::sync(args)? {
-        Some(cache) => far::run_sync(args, &cache),
+        Some(cache) => {
+            let sent = far::run_sync(args, &cache).map(|()| Some(json!({ "sent": true })));
+            far_commands::tell(args.json, "sent", sent).map(drop)
+        }
         None => Ok(()),
     }
 }
@@ -183,7 +194,8 @@ pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {
     if far_commands::unmount(args, &path)? {
         return Ok(());
     }
-    super::runtime(1)?.block_on(ask_to_unmount(&data, &path, args.wait))
+    let done = super::runtime(1)?.block_on(ask_to_unmount(&data, &path, args.wait));
+    far_commands::tell(args.json, "unmounted", done.map(|()| Some(json!({ "unmounted": true })))).map(drop)
 }
 
 pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
@@ -211,6 +223,7 @@ pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
 }
 
 pub(super) use far_commands::status;
+pub(super) use warm::{Warm, run_warm};
 
 /// Whether mount(8) calls. A mount that is not in fstab has the kind that the kernel names, `fuse.margay`: without a helper of
 /// that name mount(8) calls mount.fuse(8), and that calls `margay SOURCE DIR -o remount,...`.

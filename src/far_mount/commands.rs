@@ -13,6 +13,7 @@ use http::{Method, Request, Response, StatusCode};
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, ConnectionLimits, Handler, Listener, Traffic};
+use margay_upstream::Backlog;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -37,6 +38,11 @@ impl Handler for Commands {
                 (&Method::GET, "/status") => {
                     let names = request.uri().query() == Some("names");
                     let work = tokio::task::spawn_blocking(move || running.status(names));
+                    control::done(work.await.map_err(|error| error.to_string()))
+                }
+                (&Method::GET, "/waiting") => {
+                    let directory = request.uri().query().and_then(|query| query.parse().ok());
+                    let work = tokio::task::spawn_blocking(move || running.waiting_below(directory));
                     control::done(work.await.map_err(|error| error.to_string()))
                 }
                 (&Method::POST, "/sync") => control::done(sync(&running, request).await),
@@ -76,12 +82,19 @@ impl Drop for Waits {
     }
 }
 
-/// Answers when the bucket has the file, or everything.
+/// Answers when the bucket has the file, what is below the directory, or everything.
 async fn sync(running: &Arc<Running>, request: Request<RequestBody>) -> Result<Value, String> {
-    let file = control::wish(request).await?["file"].as_u64();
+    let wish = control::wish(request).await?;
+    let (file, directory) = (wish["file"].as_u64(), wish["directory"].as_u64());
     let (far, waits) = (Arc::clone(&running.far), Waits(Arc::default()));
     let gone = Arc::clone(&waits.0);
-    let work = tokio::task::spawn_blocking(move || far.send(file, &mut |_| !gone.load(Ordering::SeqCst)));
+    let work = tokio::task::spawn_blocking(move || {
+        let goes_on = &mut |_: &Backlog| !gone.load(Ordering::SeqCst);
+        match directory.filter(|directory| !far.is_top(*directory)) {
+            Some(directory) => far.send_below(directory, goes_on),
+            None => far.send(file, goes_on),
+        }
+    });
     let sent = work.await.map_err(|error| format!("sending broke off: {error}"))?;
     drop(waits);
     sent.map(|()| json!({ "sent": true })).map_err(|error| error.to_string())

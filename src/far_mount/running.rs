@@ -108,6 +108,8 @@ impl Running {
             "lists_attributes": self.far.lists_attributes(),
             "honoured": self.far.honoured().map(|known| known.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
             "connection": self.connection(),
+            "cache_size": self.far.cache_bytes_max(),
+            "fetched_bytes": self.far.fetched_bytes(),
         });
         let more = self.waiting(&backlog);
         if let (Some(status), Value::Object(more)) = (status.as_object_mut(), more) {
@@ -122,6 +124,14 @@ impl Running {
         match self.far.broken() {
             Some(why) => Err(format!("sending has ended by a fault of the program: {why}")),
             None => Ok(()),
+        }
+    }
+
+    /// What waits below a directory, or at all.
+    pub fn waiting_below(&self, directory: Option<u64>) -> Value {
+        match directory.filter(|directory| !self.far.is_top(*directory)) {
+            Some(directory) => self.waiting(&self.far.backlog_below(directory)),
+            None => self.waiting(&self.far.backlog()),
         }
     }
 

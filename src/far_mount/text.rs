@@ -144,16 +144,8 @@ pub fn status(status: &Value, names: bool) -> String {
         let earlier = if waits["oldest_is_of_an_earlier_process"] == true { " or earlier" } else { "" };
         line("oldest", format!("since {since}{earlier}; {} in progress", number(waits, "in_progress")));
     }
-    let syncs = number(waits, "syncs");
-    let order = if syncs > 0 {
-        format!("; the bucket gets {} one after the other", count(syncs, "sync"))
-    } else {
-        String::new()
-    };
-    match (status["fsync"] == "local", syncs) {
-        (true, _) => line("fsync", format!("waits for the cache alone{order}")),
-        (false, 0) => {}
-        (false, _) => line("fsync", format!("waits for the bucket{order}")),
+    if let Some(told) = fsync(status) {
+        line("fsync", told);
     }
     if status["running"] == false {
         let next = match number(waits, "files") {
@@ -174,6 +166,17 @@ pub fn status(status: &Value, names: bool) -> String {
     let last = status["connection"]["last_answer_seconds"].as_u64();
     line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
     out
+}
+
+/// What `fsync` waits for, if that is not the bucket or was not.
+fn fsync(status: &Value) -> Option<String> {
+    let syncs = number(&status["waiting"], "syncs");
+    let next = "; the bucket gets";
+    let order = if syncs > 0 { format!("{next} {} one after the other", count(syncs, "sync")) } else { String::new() };
+    match status["fsync"] == "local" {
+        true => Some(format!("waits for the cache alone{order}")),
+        false => (syncs > 0).then(|| format!("waits for the bucket{order}")),
+    }
 }
 
 fn honoured(known: &Value) -> String {

@@ -78,6 +78,20 @@ pub(crate) fn backlog_of(files: &Files) -> Backlog {
     backlog
 }
 
+/// As `backlog_of`, of some files; failures are not told.
+pub(crate) fn backlog_below(files: &Files, inos: &[Ino]) -> Backlog {
+    let now = files.now();
+    let mut backlog = Backlog::default();
+    for file in inos.iter().filter_map(|ino| files.table.get(*ino)) {
+        backlog.files += 1;
+        backlog.bytes += file.bytes_to_send();
+        backlog.in_progress += u64::from(file.in_progress);
+        backlog.failing += u64::from(file.failure.is_some());
+        backlog.oldest = backlog.oldest.max(Some(now.saturating_sub(file.lacks_since)));
+    }
+    backlog
+}
+
 /// The key that a file has, or had.
 fn key_of(file: &File) -> &str {
     let old = file.object.as_ref().map(|object| &object.key);

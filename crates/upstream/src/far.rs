@@ -28,9 +28,9 @@ use crate::tracked::{EPOCHS_MAX, KEPT, Lister, Paths, Tracked};
 use crate::watch::watch;
 
 /// Time without progress after which somebody who waits is told why.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often progress is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a volume is to be with a bucket.
 #[derive(Debug)]
@@ -84,12 +84,12 @@ pub enum NotSent {
 
 #[derive(Debug)]
 pub struct Far {
-    env: Env,
+    pub(crate) env: Env,
     options: FarOptions,
     requests: Arc<Requests>,
     /// Threads of their own: a request that sends waits for bytes that are fetched.
     fetches: Arc<Requests>,
-    tracked: Arc<Tracked>,
+    pub(crate) tracked: Arc<Tracked>,
     store: Arc<FarStore>,
     disk: Arc<DiskBlocks>,
     evictor: Arc<Evictor>,
@@ -129,6 +129,11 @@ impl Far {
     /// Lets about so many bytes go that the bucket has too; returns how many went.
     pub fn evict_sent(&self, bytes: u64) -> Result<u64, String> {
         self.evictor.evict_sent(bytes)
+    }
+
+    /// See [`CacheOptions`].
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.options.cache.bytes_max
     }
 
     /// Bytes of fetched blocks on disk.
@@ -215,7 +220,10 @@ impl Far {
         let Some(synced) = synced else { return Ok(()) };
         let (mut last, mut since) = (None, files.now());
         while files.epochs.len() >= EPOCHS_MAX {
-            let now = Some((files.epochs.len(), self.tracked.answers.load(Ordering::Relaxed)));
+            if let Some(why) = self.tracked.broken.get() {
+                return Err(NotSent::Broken(why.clone()));
+            }
+            let now = Some(self.tracked.answers.load(Ordering::Relaxed));
             if now != last {
                 (last, since) = (now, files.now());
             } else if files.now().saturating_sub(since) > PATIENCE {

@@ -49,7 +49,7 @@ fn is_bucket(place: &str) -> bool {
 }
 
 /// The cache that a place is mounted with, of a bucket that at `endpoint` if that is given; `None`: no entry names it.
-fn find(
+pub(super) fn find(
     env: &Env,
     place: Option<&str>,
     endpoint: Option<&str>,
@@ -75,12 +75,12 @@ fn find(
     Ok(found.pop().map(|one| one.cache))
 }
 
-fn not_far(place: &str) -> Failure {
+pub(super) fn not_far(place: &str) -> Failure {
     let hint = if is_bucket(place) { "name its cache with --cache DIR" } else { "name a path in one" };
     Failure::usage(format!("{place} is no far mount of this user: `margay mounts` shows them; {hint}"))
 }
 
-fn ask(cache: &Path, path: &str) -> Result<Option<Value>, Failure> {
+pub(super) fn ask(cache: &Path, path: &str) -> Result<Option<Value>, Failure> {
     crate::cli::runtime(1)?.block_on(control::ask(cache, Method::GET, path))
 }
 
@@ -180,30 +180,47 @@ pub(super) fn sync(args: &Sync) -> Result<Option<Cache>, Failure> {
         return Ok(Some(own));
     }
     let wish = match place.filter(|place| !is_bucket(place)) {
-        Some(path) => json!({ "file": file_of(&env, Path::new(path))? }),
+        Some(path) => wish_of(&env, Path::new(path))?,
         None => json!({}),
     };
-    let done = follow(&env, "sync", &cache, "/sync", &wish)?;
+    let done = follow(&env, "sync", &cache, "/sync", &wish);
+    let done = tell(args.json, "sent", done)?;
     Ok(if done.is_none() { Some(own) } else { None })
 }
 
-/// The number of a file whose writes are published; null for a directory: everything is meant.
-fn file_of(env: &Env, path: &Path) -> Result<Value, Failure> {
+/// Prints how it went, also if it failed; `None`: it has not begun.
+pub(super) fn tell(is_json: bool, what: &str, done: Result<Option<Value>, Failure>) -> Result<Option<Value>, Failure> {
+    let told = match &done {
+        Ok(told) => told.clone(),
+        Err(failure) => Some(json!({ what: false, "error": failure.message })),
+    };
+    if let Some(told) = told.filter(|_| is_json) {
+        println!("{told:#}");
+    }
+    done
+}
+
+/// The number of a directory, or of a file whose writes are published.
+fn wish_of(env: &Env, path: &Path) -> Result<Value, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     let found = std::fs::metadata(path).map_err(failed)?;
+    if found.is_dir() {
+        return Ok(json!({ "directory": found.ino() }));
+    }
     if !found.is_file() {
-        return Ok(Value::Null);
+        return Ok(json!({}));
     }
     // Closing it publishes what others have written to it.
     drop(env.disk.open(path, OpenMode::Read).map_err(failed)?);
-    Ok(json!(found.ino()))
+    Ok(json!({ "file": found.ino() }))
 }
 
 /// Asks for something that takes long, with a line that shows what is left.
 fn follow(env: &Env, label: &'static str, cache: &Path, path: &str, wish: &Value) -> Result<Option<Value>, Failure> {
     let runtime = crate::cli::runtime(1)?;
     let (here, own) = (runtime.handle().clone(), cache.to_owned());
-    let status = move || here.block_on(control::ask(&own, Method::GET, "/status")).ok().flatten();
+    let waiting = wish["directory"].as_u64().map_or("/waiting".to_owned(), |number| format!("/waiting?{number}"));
+    let status = move || here.block_on(control::ask(&own, Method::GET, &waiting)).ok().flatten();
     let _line = Line::follow(env, label, move || status().map(|status| Far::Left(text::waiting(&status))));
     runtime.block_on(control::ask_with(cache, Method::POST, path, Some(wish)))
 }
@@ -235,7 +252,7 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
         };
     };
     let wish = json!({ "seconds": if args.now { args.wait.min(NOW_SECONDS_MAX) } else { args.wait }, "now": args.now });
-    let Some(ended) = follow(&env, "unmount", &cache, "/unmount", &wish)? else {
+    let Some(ended) = tell(args.json, "sent", follow(&env, "unmount", &cache, "/unmount", &wish))? else {
         return unmount_dead(args, &env, path, mounted.is_some(), &cache).map(|()| true);
     };
     let begun = env.clock.monotonic();

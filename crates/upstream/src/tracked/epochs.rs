@@ -9,9 +9,8 @@
 //!                all that was changed later, and a process ends an epoch when it begins.
 //!             E4 what the bucket refuses does not hold up later epochs, and neither does a removed file that somebody reads.
 //! Locking:    the table of files. Keeping is done under it, on the thread that changes the file.
-//! Not here:   which request may start (plan), bytes that are kept (margay-volume).
+//! Not here:   rows (ends), which request may start (plan), bytes that are kept (margay-volume).
 
-use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::ControlFlow;
 
@@ -20,7 +19,8 @@ use margay_rows::record::{Entry, FileEntry, UpstreamKept};
 use margay_rows::{Ino, key};
 use margay_volume::{Error, NamedFile, Volume};
 
-use super::changes::{Changed, State, damaged, entry_at, time_of};
+use super::changes::{Changed, State, entry_at, time_of};
+use super::ends::{kept_name, read_kept};
 use super::{Files, Tracked, commit, entering};
 use crate::{attributes, xattrs};
 
@@ -30,57 +30,6 @@ pub(crate) const KEPT: &str = "kept";
 pub(crate) const EPOCHS_MAX: usize = 1000;
 /// ENOSPC of Linux.
 const NO_SPACE: i32 = 28;
-
-/// The ends of epochs of which something is left, each the number of its last change.
-#[derive(Debug, Default)]
-pub(crate) struct Epochs(BTreeSet<u64>);
-
-impl Epochs {
-    pub(super) fn read(engine: &dyn Engine) -> Result<Epochs, EngineError> {
-        let (mut ends, mut failed) = (BTreeSet::new(), None);
-        let (start, end) = key::all_upstream_epochs();
-        engine.scan(&start, &end, &mut |row| {
-            match key::parse_upstream(row.key) {
-                Ok(last) => drop(ends.insert(last.0)),
-                Err(error) => failed = Some(damaged(error)),
-            }
-            ControlFlow::Continue(())
-        })?;
-        failed.map_or(Ok(Epochs(ends)), Err)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn last(&self) -> Option<u64> {
-        self.0.last().copied()
-    }
-
-    /// Whether the epoch of this change has ended.
-    pub(super) fn has_ended(&self, changed: u64) -> bool {
-        self.last().is_some_and(|last| changed <= last)
-    }
-}
-
-/// Kept states by their files, oldest first.
-pub(super) fn read_kept(engine: &dyn Engine) -> Result<HashMap<Ino, Vec<UpstreamKept>>, EngineError> {
-    let (mut kept, mut failed): (HashMap<Ino, Vec<UpstreamKept>>, _) = (HashMap::new(), None);
-    let (start, end) = key::all_upstream_kept();
-    engine.scan(&start, &end, &mut |row| {
-        match key::parse_upstream_kept(row.key).and_then(|ino| Ok((ino, UpstreamKept::decode(row.value)?))) {
-            Ok((ino, one)) => kept.entry(ino).or_default().push(one),
-            Err(error) => failed = Some(damaged(error)),
-        }
-        ControlFlow::Continue(())
-    })?;
-    failed.map_or(Ok(kept), Err)
-}
-
-/// The name of the bytes of a kept state.
-pub(crate) fn kept_name(ino: Ino, kept: &UpstreamKept) -> String {
-    format!("{}-{}", ino.0, kept.changed)
-}
 
 impl Files {
     /// The last change of the oldest epoch of which something is left; `None`: none has ended.

@@ -175,7 +175,7 @@ impl File {
     }
 
     /// Of its content, if the bucket does not have that.
-    pub(super) fn bytes_to_send(&self) -> u64 {
+    pub(crate) fn bytes_to_send(&self) -> u64 {
         let has = |content: u64| self.object.as_ref().is_some_and(|object| object.content == content);
         let kept: u64 = self.kept.iter().filter(|kept| kept.has_bytes).map(|kept| kept.size).sum();
         kept + self.state.filter(|state| !has(state.content)).map_or(0, |state| state.size)

@@ -17,7 +17,7 @@ use margay_rows::record::{UpstreamDirty, UpstreamObject};
 use margay_rows::{Ino, key};
 
 use super::changes::{Changed, damaged, entry_at, visit_entries};
-use super::epochs::{Epochs, read_kept};
+use super::ends::{Epochs, read_kept};
 use super::file::{File, OPEN_SENT_AFTER, SENT_AFTER_MAX};
 use super::paths::Paths;
 use super::table::Table;
@@ -199,6 +199,17 @@ impl Files {
         for ino in file.map_or_else(|| self.table.inos(), |ino| vec![ino]) {
             self.table.edit(ino, |one| (one.now, one.is_read) = (true, false));
         }
+    }
+
+    /// Somebody waits for this one; what was refused is tried again.
+    pub(crate) fn send_again(&mut self, ino: Ino) {
+        let now = self.now();
+        self.table.edit(ino, |one| {
+            if one.failure.is_some() {
+                (one.is_refused, one.failure, one.tries, one.due_at) = (false, None, 0, now);
+            }
+            (one.now, one.is_read) = (true, false);
+        });
     }
 
     /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused.

@@ -15,6 +15,7 @@
 
 mod ages;
 mod changes;
+mod ends;
 mod epochs;
 mod file;
 mod files;
@@ -24,7 +25,8 @@ mod table;
 
 use self::ages::Ages;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at, time_of};
-pub(crate) use self::epochs::{EPOCHS_MAX, KEPT, kept_name};
+pub(crate) use self::ends::kept_name;
+pub(crate) use self::epochs::{EPOCHS_MAX, KEPT};
 pub(crate) use self::file::File;
 pub(crate) use self::files::{Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;
