@@ -24,7 +24,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes};
 use margay_volume::posix::UpstreamSync;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -95,8 +95,8 @@ impl FarMount {
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        let (host, fsync) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync);
-        Ok(FarOptions { upstream, prefix, id, host, cache, fsync })
+        let (host, fsync, parts) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync, PartSizes::default());
+        Ok(FarOptions { upstream, prefix, id, host, cache, parts, fsync })
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {

@@ -37,8 +37,8 @@ pub use self::sessions::{lease, parse_session, session, sessions};
 pub use self::table::Table;
 pub use self::upstream::{
     all_upstream_dirty, all_upstream_epochs, all_upstream_kept, all_upstream_objects, all_upstream_unlisted,
-    parse_upstream, parse_upstream_kept, upstream_begun, upstream_bytes, upstream_dirty, upstream_epoch, upstream_kept,
-    upstream_object, upstream_unlisted,
+    all_upstream_uploads, parse_upstream, parse_upstream_kept, upstream_begun, upstream_bytes, upstream_dirty,
+    upstream_epoch, upstream_kept, upstream_object, upstream_unlisted, upstream_upload,
 };
 
 const BUCKET: u8 = b'b';

@@ -23,7 +23,7 @@ use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::list::Listing;
 use crate::runtime::Requests;
-use crate::send::Sender;
+use crate::send::{PartSizes, Sender, Uploads};
 use crate::tracked::{EPOCHS_MAX, KEPT, Lister, Paths, Tracked};
 use crate::watch::watch;
 
@@ -42,6 +42,7 @@ pub struct FarOptions {
     pub id: String,
     pub host: String,
     pub cache: CacheOptions,
+    pub parts: PartSizes,
     pub fsync: Fsync,
 }
 
@@ -175,6 +176,8 @@ impl Far {
             host: self.options.host.clone(),
             clock: Arc::clone(&self.env.clock),
             listing,
+            sizes: self.options.parts,
+            uploads: Uploads::read(&*self.tracked.below)?,
             honoured: parking_lot::Mutex::default(),
             conflicts: parking_lot::Mutex::default(),
         });

@@ -31,3 +31,4 @@ mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest};
 pub use self::far::{CacheOptions, Far, FarOptions, Fsync, NotSent};
+pub use self::send::PartSizes;

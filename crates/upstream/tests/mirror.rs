@@ -15,6 +15,8 @@ mod faults;
 mod fresh;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
+#[path = "mirror/parts.rs"]
+mod parts;
 #[path = "mirror/store.rs"]
 mod store;
 #[path = "mirror/world.rs"]
@@ -82,6 +84,7 @@ fn mirrored(seed: u64, mut cache: Cache) {
             _ => std::thread::sleep(Duration::from_millis(chance.below(300))),
         }
     }
+    world.close();
     world.flush();
     world.reclaim();
     store.assert_nothing_was_missing();
@@ -103,6 +106,17 @@ fn mirrored(seed: u64, mut cache: Cache) {
         assert_eq!(fresh.xattrs(path), world.xattrs(path), "seed {seed}: attributes of {key}");
     }
     assert_eq!(fresh.far.backlog().files, 0, "what was read is not dirty");
+    // What was begun and has not ended ends with the next process.
+    drop(fresh);
+    target = cache.end(world, &store);
+    let world = cache.open(&target, "");
+    for tries in 0.. {
+        if store.uploads().is_empty() {
+            break;
+        }
+        assert!(tries < 60_000, "seed {seed}: {:?} {:?}", store.uploads(), world.far.honoured());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -149,6 +163,7 @@ fn shared_with_another(seed: u64) {
             }
         }
     }
+    world.close();
     world.flush();
     // What they did is seen here, and nothing else is.
     store.fail(0, 0);

@@ -21,8 +21,14 @@ pub struct Grid {
 impl Grid {
     /// The grid of an object of this size; parts become larger where there would be too many.
     pub fn of(size: u64) -> Grid {
+        Grid::of_parts(size, PART_BYTES_MIN)
+    }
+
+    /// As `of`, with parts of this size where they are not too many.
+    pub fn of_parts(size: u64, part_bytes: u64) -> Grid {
         let least = size.div_ceil(PARTS_MAX).next_multiple_of(STEP_BYTES);
-        Grid { size, part_bytes: least.max(PART_BYTES_MIN) }
+        let fits = size.div_ceil(part_bytes) <= PARTS_MAX;
+        Grid { size, part_bytes: if fits { part_bytes } else { least.max(part_bytes) } }
     }
 
     pub fn size(&self) -> u64 {
@@ -70,5 +76,7 @@ mod tests {
             assert_eq!(end, size);
         }
         assert_eq!((Grid::of(0).parts(), Grid::of(80_000 << 20).parts()), (1, 10_000));
+        let small = Grid::of_parts(1 << 20, 64 << 10);
+        assert_eq!((small.parts(), Grid::of_parts(1 << 30, 64 << 10).part_bytes()), (16, STEP_BYTES));
     }
 }

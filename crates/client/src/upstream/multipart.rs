@@ -1,8 +1,10 @@
 //! Multipart uploads of large objects.
 //!
-//! Invariants: M1 a part is read only when its bytes fit the limit.  M2 a failed upload is aborted; if its task is
-//!                dropped, the upload stays until the store expires it.
-//! Not here:   the sizes of parts (`grid`).
+//! Invariants: M1 a part is read only when its bytes fit the limit.
+//!             M2 an upload stays at the store until it is completed or aborted, also when its task is dropped: who begins
+//!                one remembers it (`Upload`).
+//!             M3 a copied part is of one state of its source, which the caller names by its ETag.
+//! Not here:   the sizes of parts (`grid`), which parts are sent (the caller).
 
 use std::future::Future;
 use std::io;
@@ -11,17 +13,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
+use http::header::HeaderName;
 use md5::{Digest, Md5};
 use tokio::task::JoinSet;
 
-use super::{Grid, Metadata, Upstream, nonsense};
-use crate::client::{Ask, encode_into};
-use crate::condition::Condition;
+use super::objects::COPY_SOURCE_IF_MATCH;
+use super::{Grid, Metadata, StateOf, Upstream, nonsense};
+use crate::client::{Answer, Ask, encode_into};
+use crate::condition::{Condition, etag_value, range_header};
 use crate::error::ClientError;
 use crate::xml;
 
-/// Parts of one object that are sent concurrently.
-const PARTS_AT_ONCE: u32 = 8;
+/// Parts of one object that are sent or copied concurrently.
+const PARTS_AT_ONCE: usize = 16;
+const COPY_SOURCE_RANGE: HeaderName = HeaderName::from_static("x-amz-copy-source-range");
 
 /// Bytes to send, which do not change meanwhile.
 pub trait Source: Send + Sync + 'static {
@@ -29,71 +34,111 @@ pub trait Source: Send + Sync + 'static {
     fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send;
 }
 
+/// An upload that was begun. It is text: a later process can abort it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub key: String,
+    pub id: String,
+}
+
+/// How a part of an object gets its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartOf {
+    /// From the source of the upload.
+    Sent,
+    /// It is at the store already, with this ETag.
+    There(String),
+    /// From the same range of a state of an object: its key and its ETag.
+    Copied(String, String),
+}
+
+impl Upload {
+    fn query(&self) -> String {
+        let mut query = String::from("uploadId=");
+        encode_into(&mut query, &self.id, false);
+        query
+    }
+}
+
 impl Upstream {
-    /// Puts an object in parts; returns its ETag.
-    pub async fn upload(
-        &self,
-        key: &str,
-        grid: Grid,
-        source: impl Source,
-        condition: Condition<'_>,
-        metadata: &Metadata,
-    ) -> Result<String, ClientError> {
+    /// Begins an object of this metadata. Nobody sees it before it is completed.
+    pub async fn begin_upload(&self, key: &str, metadata: &Metadata) -> Result<Upload, ClientError> {
         let mut ask = Ask { query: "uploads=".to_owned(), ..self.ask(Method::POST, key) };
         ask.headers.extend(metadata.iter().cloned());
         let begun = self.send(&ask).await?;
         let id = xml::parse_field(&begun.body, "InitiateMultipartUploadResult", "UploadId");
-        let id = id.map_err(|reason| nonsense(&ask, &reason))?;
-        let mut upload = String::from("uploadId=");
-        encode_into(&mut upload, &id, false);
-        let outcome = match self.send_parts(key, &upload, grid, Arc::new(source)).await {
-            Ok(etags) => self.complete(key, &upload, &etags, condition).await,
-            Err(error) => Err(error),
-        };
-        if outcome.is_err() {
-            let ask = Ask { query: upload, ..self.ask(Method::DELETE, key) };
-            if let Err(error) = self.send(&ask).await {
-                tracing::warn!(%error, key, "the parts of an upload that failed stay at the store");
-            }
-        }
-        outcome
+        Ok(Upload { key: key.to_owned(), id: id.map_err(|reason| nonsense(&ask, &reason))? })
     }
 
-    /// Returns the ETags of the parts in order.
-    async fn send_parts<S: Source>(
+    /// Succeeds if there is no such upload any more.
+    pub async fn abort_upload(&self, upload: &Upload) -> Result<(), ClientError> {
+        let ask = Ask { query: upload.query(), ..self.ask(Method::DELETE, &upload.key) };
+        match self.send(&ask).await {
+            Err(error) if error.status() != Some(404) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the missing parts of an object to the store, which has the others; `part_of` tells how, by the number. Returns
+    /// the ETags of all, in order. What was sent is told to `sent`, also if another part fails.
+    pub async fn send_parts<S: Source>(
         &self,
-        key: &str,
-        upload: &str,
+        upload: &Upload,
         grid: Grid,
         source: Arc<S>,
+        part_of: impl Fn(u32) -> PartOf,
+        mut sent: impl FnMut(u32, &str),
     ) -> Result<Vec<String>, ClientError> {
         let mut etags = vec![String::new(); grid.parts() as usize];
-        let mut tasks = JoinSet::new();
-        let mut numbers = 1..=grid.parts();
+        let (mut tasks, mut numbers) = (JoinSet::new(), 1..=grid.parts());
         loop {
-            while tasks.len() < PARTS_AT_ONCE as usize
+            while tasks.len() < PARTS_AT_ONCE
                 && let Some(number) = numbers.next()
             {
-                let ask = Ask { query: format!("partNumber={number}&{upload}"), ..self.ask(Method::PUT, key) };
-                let (own, source) = (self.clone(), Arc::clone(&source));
-                tasks.spawn(
-                    async move { own.send_part(ask, grid.part(number), &*source).await.map(|etag| (number, etag)) },
-                );
+                let part = match part_of(number) {
+                    PartOf::There(etag) => {
+                        etags[number as usize - 1] = etag;
+                        continue;
+                    }
+                    part => part,
+                };
+                let (own, upload, source) = (self.clone(), upload.clone(), Arc::clone(&source));
+                tasks.spawn(async move {
+                    let range = grid.part(number);
+                    let etag = match part {
+                        PartOf::Copied(key, etag) => {
+                            own.copy_part(&upload, number, StateOf { key: &key, etag: &etag }, Some(range)).await
+                        }
+                        _ => own.send_part(&upload, number, range, &*source).await,
+                    };
+                    (number, etag)
+                });
             }
             // When one fails, dropping the set cancels the others.
             match tasks.join_next().await {
                 None => return Ok(etags),
-                Some(sent) => {
-                    let (number, etag) = sent.map_err(|error| ClientError::Source(io::Error::other(error)))??;
+                Some(done) => {
+                    let (number, etag) = done.map_err(|error| ClientError::Source(io::Error::other(error)))?;
+                    let etag = etag?;
+                    sent(number, &etag);
                     etags[number as usize - 1] = etag;
                 }
             }
         }
     }
 
-    async fn send_part(&self, mut ask: Ask, range: Range<u64>, source: &impl Source) -> Result<String, ClientError> {
+    /// Sends a range of the source as a part; returns its ETag.
+    pub async fn send_part(
+        &self,
+        upload: &Upload,
+        number: u32,
+        range: Range<u64>,
+        source: &impl Source,
+    ) -> Result<String, ClientError> {
         let len = range.end - range.start;
         let _held = self.0.room.hold(len).await?;
+        let query = format!("partNumber={number}&{}", upload.query());
+        let mut ask = Ask { query, ..self.ask(Method::PUT, &upload.key) };
         ask.body = source.read(range).await.map_err(ClientError::Source)?;
         if ask.body.len() as u64 != len {
             let reason = format!("{} bytes instead of {len}", ask.body.len());
@@ -103,16 +148,41 @@ impl Upstream {
         if etag.is_empty() { Err(nonsense(&ask, "a part without an ETag")) } else { Ok(etag) }
     }
 
-    async fn complete(
+    /// Makes a state of an object, or a range of it, a part; returns its ETag.
+    pub async fn copy_part(
         &self,
-        key: &str,
-        upload: &str,
+        upload: &Upload,
+        number: u32,
+        from: StateOf<'_>,
+        range: Option<Range<u64>>,
+    ) -> Result<String, ClientError> {
+        let mut ask = Ask::copy(&self.0.bucket, from.key, &upload.key);
+        ask.query = format!("partNumber={number}&{}", upload.query());
+        ask.headers.push((COPY_SOURCE_IF_MATCH, etag_value(from.etag)?));
+        if let Some(range) = range {
+            let (_, range) = range_header(range);
+            ask.headers.push((COPY_SOURCE_RANGE, range));
+        }
+        let answer = self.send(&ask).await?;
+        answer.check_body(&format!("PUT {} as a copied part", upload.key))?;
+        xml::parse_field(&answer.body, "CopyPartResult", "ETag").map_err(|reason| nonsense(&ask, &reason))
+    }
+
+    /// Makes the object of all parts; returns its ETag.
+    pub async fn complete_upload(
+        &self,
+        upload: &Upload,
         etags: &[String],
         condition: Condition<'_>,
     ) -> Result<String, ClientError> {
-        let body = Bytes::from(xml::complete_request(etags));
-        let mut ask = Ask { query: upload.to_owned(), body, ..self.ask(Method::POST, key) };
+        let (key, body) = (&upload.key, Bytes::from(xml::complete_request(etags)));
+        let mut ask = Ask { query: upload.query(), body, ..self.ask(Method::POST, key) };
         ask.headers.extend(condition.header()?);
+        let completed = |answer: Answer| {
+            answer.check_body(&format!("POST {key} to complete it"))?;
+            xml::parse_field(&answer.body, "CompleteMultipartUploadResult", "ETag")
+                .map_err(|reason| nonsense(&ask, &reason))
+        };
         let (outcome, unsure) = self.send_unsure(&ask).await;
         match outcome {
             // The first attempt succeeded, and removed the upload or made the condition false.
@@ -122,11 +192,7 @@ impl Upstream {
                 there.map(|there| there.etag).ok_or(error)
             }
             Err(error) => Err(error),
-            Ok(answer) => {
-                answer.check_body(&format!("POST {key} to complete it"))?;
-                xml::parse_field(&answer.body, "CompleteMultipartUploadResult", "ETag")
-                    .map_err(|reason| nonsense(&ask, &reason))
-            }
+            Ok(answer) => completed(answer),
         }
     }
 }

@@ -22,7 +22,7 @@ pub type Metadata = Vec<(HeaderName, HeaderValue)>;
 /// A text of the caller that belongs to one write, so that it recognizes its object when the answer was lost.
 pub const WRITE_ID: HeaderName = HeaderName::from_static("x-amz-meta-margay-w");
 
-const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
+pub(super) const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
 const DIRECTIVE: HeaderName = HeaderName::from_static("x-amz-metadata-directive");
 
 /// A state of an object.

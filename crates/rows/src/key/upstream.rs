@@ -12,6 +12,8 @@ const DIRTY: &[u8] = b"d";
 const UNLISTED: &[u8] = b"u";
 /// Which file an object belongs to, by the number of its bytes.
 const BYTES: &[u8] = b"b";
+/// A multipart upload that was begun.
+const UPLOAD: &[u8] = b"m";
 /// The volume belongs to a bucket, and its root was marked as not listed.
 const BEGUN: &[u8] = b"g";
 /// A state of a file that is to be sent before a later one.
@@ -49,6 +51,14 @@ pub fn all_upstream_unlisted() -> Range {
 
 pub fn upstream_bytes(number: u64) -> Vec<u8> {
     numbered(BYTES, number)
+}
+
+pub fn upstream_upload(number: u64) -> Vec<u8> {
+    numbered(UPLOAD, number)
+}
+
+pub fn all_upstream_uploads() -> Range {
+    range(table(UPSTREAM, &[UPLOAD]))
 }
 
 pub fn upstream_begun() -> Vec<u8> {

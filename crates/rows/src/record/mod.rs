@@ -33,6 +33,6 @@ pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
 pub use segment::{SegmentRecord, SegmentState, StoreRecord};
 pub use session::{LeaseRecord, SessionRecord};
-pub use upstream::{UpstreamDirty, UpstreamKept, UpstreamLeftover, UpstreamObject};
+pub use upstream::{UpstreamDirty, UpstreamKept, UpstreamLeftover, UpstreamObject, UpstreamUpload};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

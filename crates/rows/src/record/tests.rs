@@ -164,6 +164,7 @@ proptest! {
                 let _ = UpstreamObject::decode(&bytes);
         let _ = UpstreamDirty::decode(&bytes);
         let _ = UpstreamKept::decode(&bytes);
+        let _ = UpstreamUpload::decode(&bytes);
         let _ = Entry::decode(&bytes);
                 let _ = Summary::decode(&bytes);
                 let _ = Line::decode(&bytes);

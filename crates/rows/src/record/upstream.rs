@@ -4,7 +4,8 @@
 //!             varint attributes; or 2, the same, and varint time | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
 //!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
 //!             the write whose outcome is not known | kept state: 1, flag (it has bytes), text key, varint since, varint
-//!             changed, varint size, varint content, varint attributes, varint count of headers, each text name, bytes value
+//!             changed, varint size, varint content, varint attributes, varint count of headers, each text name, bytes value |
+//!             upload: 1, text key, text id
 //! Invariants: U1 keys and ETags are texts as the bucket gave them.
 //! Not here:   when a row changes (margay-upstream).
 
@@ -76,6 +77,31 @@ pub struct UpstreamKept {
     pub has_bytes: bool,
     /// Metadata of its object.
     pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// A multipart upload that was begun and is not known to have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamUpload {
+    pub key: String,
+    pub id: String,
+}
+
+impl UpstreamUpload {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(8 + self.key.len() + self.id.len());
+        writer.byte(LAYOUT);
+        writer.bytes(self.key.as_bytes());
+        writer.bytes(self.id.as_bytes());
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<UpstreamUpload, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let upload = UpstreamUpload { key: reader.text()?.to_owned(), id: reader.text()?.to_owned() };
+        reader.end()?;
+        Ok(upload)
+    }
 }
 
 impl UpstreamObject {
@@ -257,5 +283,8 @@ mod tests {
             assert!(UpstreamDirty::decode(wrong).is_err());
         }
         assert!(UpstreamObject::decode(&object.encode()[1..]).is_err());
+        let upload = UpstreamUpload { key: "k".to_owned(), id: "i/=".to_owned() };
+        assert_eq!(UpstreamUpload::decode(&upload.encode()), Ok(upload.clone()));
+        assert!(UpstreamUpload::decode(&upload.encode()[1..]).is_err());
     }
 }

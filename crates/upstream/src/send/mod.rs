@@ -10,11 +10,14 @@
 //! Locking:    the table of files (tracked) for planning and outcomes, never over a request.
 //! Not here:   which request may start (wave), conflicts (conflict).
 
+mod ahead;
 mod conflict;
 mod kept;
 mod outcome;
+mod parts;
 mod probe;
 mod request;
+mod uploads;
 mod wave;
 
 use std::collections::{HashMap, VecDeque};
@@ -31,6 +34,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub(crate) use self::probe::Honoured;
+pub use self::uploads::PartSizes;
+pub(crate) use self::uploads::Uploads;
 use crate::list::Listing;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
@@ -54,6 +59,8 @@ pub(crate) struct Sender {
     pub(crate) host: String,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listing: Arc<Listing>,
+    pub(crate) sizes: PartSizes,
+    pub(crate) uploads: Uploads,
     /// What the store is known to check.
     pub(crate) honoured: Mutex<Honoured>,
     /// Keys of the volume that hold what was changed here and in the bucket.
@@ -96,6 +103,7 @@ impl Sender {
     /// Sends until the task is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         self.probe().await;
+        tokio::spawn(Arc::clone(&self).send_ahead());
         let (mut queue, mut tasks) = (Queue::default(), JoinSet::new());
         loop {
             let woken = self.tracked.wake.notified();

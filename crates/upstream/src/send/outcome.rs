@@ -6,7 +6,6 @@
 //! Locking:    the table of files, over the commit.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_client::ClientError;
@@ -33,7 +32,7 @@ const REFUSED_AFTER: Duration = Duration::from_secs(300);
 impl Sender {
     /// The request succeeded.
     pub(super) fn finished(&self, request: &PlannedRequest, sent: &Sent) {
-        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
+        self.tracked.answered();
         let mut files = self.tracked.files.lock();
         let gone = self.take_outcome(&mut files, request, sent).unwrap_or_else(|error| {
             // The object is there; the next try finds it by its write id.
@@ -121,6 +120,7 @@ impl Sender {
                 return;
             }
             Unsent::Lost => return self.conflict(request, true).await,
+            Unsent::Overtaken => return self.conflict(request, false).await,
             Unsent::Local(_) => None,
             Unsent::Bucket(error) => error.status(),
         };
@@ -163,7 +163,7 @@ impl Sender {
             Ok(there) => there,
             Err(error) => return self.postponed(request, &error.to_string(), false),
         };
-        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
+        self.tracked.answered();
         let own = there.filter(|there| self.is_unknown_own(request, there));
         let mut files = self.tracked.files.lock();
         files.note_recent(&request.key);

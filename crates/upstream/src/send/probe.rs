@@ -37,9 +37,21 @@ pub(crate) struct Honoured {
     replace: bool,
     copy: bool,
     delete: bool,
+    /// It copies objects at all.
+    copies: bool,
+    /// It copies parts, and checks the state of their source.
+    copies_parts: bool,
 }
 
 impl Honoured {
+    pub(super) fn copies(self) -> bool {
+        self.copies
+    }
+
+    pub(super) fn copies_parts(self) -> bool {
+        self.copies_parts
+    }
+
     fn all(self) -> bool {
         self.create && self.replace && self.copy && self.delete
     }
@@ -126,21 +138,27 @@ impl Sender {
         }
         let create = is_refused(put(b"2", Condition::Absent).await)?;
         let replace = is_refused(put(b"3", Condition::Same(WRONG)).await)?;
-        let mut copy = false;
+        let (mut copies, mut copy, mut copies_parts) = (false, false, false);
         if let Some(there) = upstream.describe(&key).await? {
             let from = StateOf { key: &key, etag: &there.etag };
-            let to = format!("{key}-copy");
-            let aside = upstream.copy_object(from, &to, Condition::Always, None).await;
-            // A store that cannot copy will say so again.
-            if aside.is_ok() {
-                copy = is_refused(upstream.copy_object(from, &to, Condition::Absent, None).await).unwrap_or(false);
-            }
-            upstream.delete(&to).await?;
+            let (copied, parts) = tokio::join!(probe_copy(upstream, from), self.probe_parts(from));
+            ((copies, copy), copies_parts) = (copied?, parts);
         }
         let kept = upstream.delete_objects(&[StateOf { key: &key, etag: WRONG }]).await?;
         let delete = kept.iter().any(|(_, code)| code == "PreconditionFailed");
         upstream.delete(&key).await?;
-        Ok(Honoured { is_known: true, create, replace, copy, delete })
+        Ok(Honoured { is_known: true, create, replace, copy, delete, copies, copies_parts })
+    }
+
+    /// Whether the store copies parts of one state of an object only.
+    async fn probe_parts(&self, from: StateOf<'_>) -> bool {
+        let to = format!("{}-parts", from.key);
+        let Ok(begun) = self.begin_upload(&to, &Metadata::new(), 1, None).await else { return false };
+        let wrong = self.upstream.copy_part(&begun.upload, 1, StateOf { etag: WRONG, ..from }, None).await;
+        let is_checked = is_refused(wrong).unwrap_or(false);
+        let copies = is_checked && self.upstream.copy_part(&begun.upload, 1, from, None).await.is_ok();
+        self.abandon(begun).await;
+        copies
     }
 
     /// Begins the temporary keys of this process.
@@ -148,8 +166,9 @@ impl Sender {
         self.tracked.files.lock().paths.temporary(&self.id, self.process)
     }
 
-    /// Removes temporary objects of earlier processes of this cache that no row names.
+    /// Removes temporary objects of earlier processes of this cache that no row names, and aborts their uploads.
     async fn tidy(&self) -> Result<(), String> {
+        let current = self.temporary();
         let own = {
             let files = self.tracked.files.lock();
             format!("{}{}-", files.paths.temporary_directory(), self.id)
@@ -165,14 +184,15 @@ impl Sender {
             };
             let page = self.upstream.list(&query).await.map_err(|error| error.to_string())?;
             let named = self.named_below(&own);
-            let left = page.entries.iter().filter(|entry| !named.contains(&entry.key));
+            let is_left = |key: &String| !named.contains(key) && !key.starts_with(&current);
+            let left = page.entries.iter().filter(|entry| is_left(&entry.key));
             let left: Vec<_> = left.map(|entry| StateOf { key: &entry.key, etag: &entry.etag }).collect();
             for some in left.chunks(DELETE_KEYS_MAX) {
                 self.upstream.delete_objects(some).await.map_err(|error| error.to_string())?;
             }
             match page.next_token.filter(|_| page.truncated) {
                 Some(next) => token = Some(next),
-                None => return Ok(()),
+                None => return self.abort_old().await,
             }
         }
     }
@@ -186,6 +206,14 @@ impl Sender {
     /// Whether the key of a request has what the request requires, asked before it where the store does not check that.
     pub(super) async fn holds(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
         if self.honoured.lock().covers(request) {
+            return Ok(true);
+        }
+        is_as_required(&self.upstream, request).await
+    }
+
+    /// As `holds`, of a request that is made by a copy.
+    pub(super) async fn holds_for_copy(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
+        if self.honoured.lock().copy {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
@@ -210,6 +238,19 @@ impl Sender {
         }
         asked.join_all().await
     }
+}
+
+/// Whether the store copies an object, and checks the state of the target.
+async fn probe_copy(upstream: &Upstream, from: StateOf<'_>) -> Result<(bool, bool), ClientError> {
+    let to = format!("{}-copy", from.key);
+    let copies = upstream.copy_object(from, &to, Condition::Always, None).await.is_ok();
+    let mut is_checked = false;
+    // A store that cannot copy will say so again.
+    if copies {
+        is_checked = is_refused(upstream.copy_object(from, &to, Condition::Absent, None).await).unwrap_or(false);
+    }
+    upstream.delete(&to).await?;
+    Ok((copies, is_checked))
 }
 
 async fn is_as_required(upstream: &Upstream, request: &PlannedRequest) -> Result<bool, ClientError> {

@@ -7,11 +7,11 @@ use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderName};
 use margay_client::client::DELETE_KEYS_MAX;
-use margay_client::upstream::{Grid, Metadata, Source, StateOf};
+use margay_client::upstream::{Metadata, Source, StateOf};
 use margay_client::{ClientError, Condition};
 use margay_meta::Cursor;
 use margay_rows::record::{Data, Entry, FileEntry};
@@ -24,11 +24,6 @@ use crate::bytes::{Objects, number_of};
 use crate::plan::{Action, PlannedRequest, Required};
 use crate::tracked::{KEPT, MARKER, State, Tracked, content_of, entry_at, kept_name, time_of};
 use crate::xattrs;
-
-/// Larger objects are sent in parts.
-const ONE_PUT_BYTES_MAX: u64 = 16 << 20;
-/// S3 copies no larger object in one request; its bytes are sent again.
-const COPY_BYTES_MAX: u64 = 5 << 30;
 
 /// The object that a request made.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +58,9 @@ pub(super) enum Unsent {
     /// Its bytes were in the bucket only, and are not there any more.
     #[error("somebody else removed or replaced the only object with its bytes")]
     Lost,
+    /// The key has something else than what the request requires.
+    #[error("the bucket has something else under the key")]
+    Overtaken,
     #[error("{0}")]
     Local(String),
     #[error(transparent)]
@@ -90,11 +88,7 @@ impl Sender {
             Action::Delete => return self.remove(&requests).await,
             Action::Put => self.put(request).await,
             Action::Copy { from, etag } => self.copy(request, StateOf { key: from, etag }).await,
-            Action::SetAside { from, etag } => {
-                let source = StateOf { key: from, etag };
-                let copied = self.upstream.copy_object(source, &request.key, condition(request), None).await;
-                copied.map(|etag| Sent { etag, ..Sent::default() }).map_err(Unsent::from)
-            }
+            Action::SetAside { from, etag } => self.set_aside(request, StateOf { key: from, etag }).await,
         };
         match sent {
             Ok(sent) => self.finished(request, &sent),
@@ -139,12 +133,30 @@ impl Sender {
 
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
         let planned = self.planned(request)?;
-        if planned.size > COPY_BYTES_MAX {
+        if planned.size > self.sizes.copy_bytes_max && !self.honoured.lock().copies_parts() {
             return self.put(request).await;
         }
-        let metadata = planned.metadata;
-        let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
-        Ok(Sent { etag: copied?, size: None, write_id: Some(self.write_id(request)) })
+        let etag = self.copy_to(source, planned.size, request, &planned.metadata).await?;
+        Ok(Sent { etag, size: None, write_id: Some(self.write_id(request)) })
+    }
+
+    /// Copies with the metadata that the object has.
+    async fn set_aside(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
+        let size = {
+            let files = self.tracked.files.lock();
+            let object = files.table.get(Ino(request.file)).and_then(|file| file.object.as_ref());
+            object.map_or(0, |object| object.size)
+        };
+        let etag = if size > self.sizes.copy_bytes_max && self.honoured.lock().copies_parts() {
+            let there = self.upstream.describe(source.key).await?.ok_or(Unsent::Overtaken)?;
+            let is_kept = |name: &HeaderName| *name == CONTENT_TYPE || name.as_str().starts_with("x-amz-meta-");
+            let kept = there.headers.iter().filter(|(name, _)| is_kept(name));
+            let metadata = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+            self.copy_to(source, size, request, &metadata).await?
+        } else {
+            self.upstream.copy_object(source, &request.key, condition(request), None).await?
+        };
+        Ok(Sent { etag, ..Sent::default() })
     }
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
@@ -172,10 +184,12 @@ impl Sender {
         if content_of(&etag, size) != request.content {
             return Err(Unsent::Changed);
         }
-        if size > ONE_PUT_BYTES_MAX {
-            let (grid, source) = (Grid::of(size), FileSource { reader, tracked: Arc::clone(&self.tracked) });
-            let etag = self.upstream.upload(&request.key, grid, source, condition(request), &metadata).await?;
-            return Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) });
+        if size > self.sizes.one_put_bytes_max {
+            let source = FileSource { reader, tracked: Arc::clone(&self.tracked) };
+            return self.put_parts(request, source, &metadata).await;
+        }
+        if let Some(begun) = self.uploads.take(Ino(request.file)).await {
+            self.abandon(begun).await;
         }
         let body = read_whole(&reader, 0..size).await.map_err(|error| Unsent::Local(error.to_string()))?;
         let etag = self.upstream.put_object(&request.key, body, condition(request), &metadata).await?;
@@ -264,7 +278,7 @@ fn etag_of(request: &PlannedRequest) -> &str {
     }
 }
 
-fn condition(request: &PlannedRequest) -> Condition<'_> {
+pub(super) fn condition(request: &PlannedRequest) -> Condition<'_> {
     match &request.required {
         Required::Absent => Condition::Absent,
         Required::Etag(etag) => Condition::Same(etag),
@@ -272,15 +286,15 @@ fn condition(request: &PlannedRequest) -> Condition<'_> {
 }
 
 /// A file's content, which does not change while it is open.
-struct FileSource {
-    reader: Reader,
+pub(super) struct FileSource {
+    pub(super) reader: Reader,
     tracked: Arc<Tracked>,
 }
 
 impl Source for FileSource {
     fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
         // A part is asked for when one before it was answered.
-        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
+        self.tracked.answered();
         read_whole(&self.reader, range)
     }
 }

@@ -35,7 +35,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use margay_env::Clock;
@@ -165,6 +165,11 @@ impl Tracked {
             }
         }
         Ok(Some((directory, name.to_owned())))
+    }
+
+    /// The bucket has answered.
+    pub(crate) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The root of a new volume is listed when its rows are needed.

@@ -1,7 +1,6 @@
 //! What the cache keeps, and what it lets go.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use margay_upstream::Far;
 use margay_volume::posix::*;
@@ -62,7 +61,7 @@ fn what_was_sent_is_let_go_and_read_again_once() {
 
 #[test]
 fn a_file_that_is_open_or_dirty_keeps_its_bytes() {
-    let (_store, world, _cache) = written(42);
+    let (_store, world, _cache) = written(47);
     world.flush();
     let handle = world.create("", "file").unwrap();
     assert_eq!(evict(&world), 0, "it is open");

@@ -21,6 +21,15 @@ pub(crate) struct Object {
     pub(crate) headers: BTreeMap<String, String>,
     /// When it was made, in milliseconds.
     modified: i64,
+    /// Of one that was made of parts.
+    parts_etag: Option<String>,
+}
+
+/// An upload in parts that has not ended.
+struct Upload {
+    key: String,
+    headers: BTreeMap<String, String>,
+    parts: BTreeMap<u32, Bytes>,
 }
 
 /// What the store says of metadata in listings.
@@ -37,6 +46,10 @@ pub(crate) enum Lists {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Object>,
+    uploads: BTreeMap<String, Upload>,
+    /// Bytes of parts that were sent, and parts that were copied.
+    part_bytes: u64,
+    copied_parts: u64,
     /// Files that were here, and those of them that need not be any more.
     seen: BTreeSet<String>,
     removed: BTreeSet<String>,
@@ -88,11 +101,11 @@ struct Door {
 
 impl Object {
     fn new(body: Bytes, headers: BTreeMap<String, String>, modified: i64) -> Object {
-        Object { body, headers, modified }
+        Object { body, headers, modified, parts_etag: None }
     }
 
     pub(crate) fn etag(&self) -> String {
-        format!("\"{:x}\"", Md5::digest(&self.body))
+        self.parts_etag.clone().unwrap_or_else(|| format!("\"{:x}\"", Md5::digest(&self.body)))
     }
 
     fn time(&self, form: &str) -> String {
@@ -231,7 +244,7 @@ impl Store {
         let mut state = self.0.lock().unwrap();
         let now = state.tick();
         let object = state.objects.get_mut(key).unwrap();
-        (object.body, object.modified) = (Bytes::from_static(body), now);
+        (object.body, object.modified, object.parts_etag) = (Bytes::from_static(body), now, None);
     }
 
     /// Somebody else puts an object.
@@ -242,6 +255,19 @@ impl Store {
         }
         let made = Object::new(Bytes::from_static(body), BTreeMap::new(), state.tick());
         state.objects.insert(key.to_owned(), made);
+    }
+
+    /// Uploads that have parts and have not ended, except those of processes that ended while they looked what the store can.
+    pub(crate) fn uploads(&self) -> Vec<String> {
+        let state = self.0.lock().unwrap();
+        let open = state.uploads.values().filter(|upload| !upload.parts.is_empty() && !upload.key.contains("probe"));
+        open.map(|upload| upload.key.clone()).collect()
+    }
+
+    /// Bytes of parts that were sent, and parts that were copied.
+    pub(crate) fn parts(&self) -> (u64, u64) {
+        let state = self.0.lock().unwrap();
+        (state.part_bytes, state.copied_parts)
     }
 
     /// Somebody else removes one.
@@ -340,6 +366,9 @@ impl State {
             .filter_map(|pair| pair.split_once('='))
             .map(|(name, value)| (name, decoded(value)))
             .collect();
+        if head.uri.query().is_some_and(|query| query == "uploads=") || query.contains_key("uploadId") {
+            return self.multipart(head, key, &query, body);
+        }
         match head.method {
             Method::GET if key.is_empty() => {
                 self.tidied +=
@@ -358,6 +387,94 @@ impl State {
                 Some(object) => read(head, object),
             },
         }
+    }
+
+    fn multipart(
+        &mut self,
+        head: &http::request::Parts,
+        key: String,
+        query: &HashMap<&str, String>,
+        body: Bytes,
+    ) -> Answer {
+        let Some(id) = query.get("uploadId") else {
+            let id = format!("upload {}", self.requests);
+            let upload = Upload { key, headers: metadata(&head.headers), parts: BTreeMap::new() };
+            self.uploads.insert(id.clone(), upload);
+            return answer(
+                200,
+                format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"),
+            );
+        };
+        if self.uploads.get(id).is_none_or(|upload| upload.key != key) {
+            return refusal(404, "NoSuchUpload");
+        }
+        match head.method {
+            Method::DELETE => {
+                self.uploads.remove(id);
+                answer(204, "")
+            }
+            Method::PUT => self.part(head, id, query["partNumber"].parse().unwrap(), body),
+            _ => self.complete(head, key, id, std::str::from_utf8(&body).unwrap()),
+        }
+    }
+
+    fn part(&mut self, head: &http::request::Parts, id: &str, number: u32, body: Bytes) -> Answer {
+        let source = text(&head.headers, "x-amz-copy-source").map(decoded);
+        self.part_bytes += body.len() as u64;
+        let body = match &source {
+            None => body,
+            Some(source) => {
+                let Some(from) = self.objects.get(source.strip_prefix("/far/").unwrap()) else {
+                    return refusal(404, "NoSuchKey");
+                };
+                if text(&head.headers, "x-amz-copy-source-if-match").is_some_and(|wanted| wanted != from.etag()) {
+                    return refusal(412, "PreconditionFailed");
+                }
+                self.copied_parts += 1;
+                let range = text(&head.headers, "x-amz-copy-source-range");
+                let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+                range.map_or(from.body.clone(), |(first, last)| {
+                    from.body.slice(first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap())
+                })
+            }
+        };
+        let etag = format!("\"{:x}\"", Md5::digest(&body));
+        self.uploads.get_mut(id).unwrap().parts.insert(number, body);
+        let document = source.map_or(String::new(), |_| {
+            format!("<CopyPartResult><ETag>{}</ETag></CopyPartResult>", etag.replace('"', "&quot;"))
+        });
+        let mut answer = answer(200, document);
+        answer.headers_mut().insert("etag", etag.parse().unwrap());
+        answer
+    }
+
+    fn complete(&mut self, head: &http::request::Parts, key: String, id: &str, document: &str) -> Answer {
+        if !self.ignores_conditions && !holds(&head.headers, self.objects.get(&key)) {
+            let is_missing = head.headers.contains_key("if-match") && !self.objects.contains_key(&key);
+            let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
+            return refusal(status, code);
+        }
+        let now = self.tick();
+        let upload = &self.uploads[id];
+        let digests: Vec<_> = upload.parts.values().map(Md5::digest).collect();
+        let named = document.matches("<Part>").count();
+        let is_named = |(number, digest): (&u32, &md5::digest::Output<Md5>)| {
+            document.contains(&format!("<PartNumber>{number}</PartNumber><ETag>&quot;{digest:x}&quot;</ETag>"))
+        };
+        // Parts that are not named are left out; of those that are, each must be the newest one.
+        let named_parts: Vec<_> = upload.parts.keys().zip(&digests).filter(|part| is_named((part.0, part.1))).collect();
+        if named_parts.len() != named || named == 0 {
+            return refusal(400, "InvalidPart");
+        }
+        let body: Vec<u8> = named_parts.iter().flat_map(|(number, _)| upload.parts[number].to_vec()).collect();
+        let digest = Md5::digest(named_parts.iter().flat_map(|(_, digest)| digest.to_vec()).collect::<Vec<u8>>());
+        let etag = format!("\"{digest:x}-{named}\"");
+        let made = Object::new(body.into(), upload.headers.clone(), now);
+        let object = Object { parts_etag: Some(etag.clone()), ..made };
+        self.objects.insert(key, object);
+        self.uploads.remove(id);
+        let etag = etag.replace('"', "&quot;");
+        answer(200, format!("<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"))
     }
 
     fn put(&mut self, head: &http::request::Parts, key: String, body: Bytes) -> Answer {

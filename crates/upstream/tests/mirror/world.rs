@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use margay_client::Target;
@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -40,6 +40,8 @@ pub(crate) struct Cache {
 
 /// A process.
 pub(crate) struct World {
+    /// Files that stay open while they are written.
+    open: Mutex<Vec<Handle>>,
     pub(crate) far: Arc<Far>,
     pub(crate) mount: Arc<Mount>,
 }
@@ -95,6 +97,16 @@ impl Cache {
         format!("{:x}", self.seed)
     }
 
+    /// With half of the seeds, files of some hundred KiB have parts.
+    fn parts(&self) -> PartSizes {
+        let small = PartSizes { one_put_bytes_max: 256 << 10, part_bytes: 64 << 10, copy_bytes_max: 1 << 20 };
+        if self.has_parts() { small } else { PartSizes::default() }
+    }
+
+    fn has_parts(&self) -> bool {
+        self.seed.is_multiple_of(2)
+    }
+
     pub(crate) fn clock(&self) -> &Jumping {
         &self.clock
     }
@@ -138,7 +150,7 @@ impl Cache {
         far.begin(&volume, "b").unwrap();
         let upstream = Some(Arc::clone(&far) as Arc<dyn UpstreamSync>);
         let mount = Mount::open(volume, "b", "", MountOptions { upstream, ..MountOptions::default() }).unwrap();
-        World { far, mount }
+        World { open: Mutex::default(), far, mount }
     }
 
     /// Without a bucket, and nothing is sent yet.
@@ -147,13 +159,15 @@ impl Cache {
         let (env, engine, segments) = self.storage(PROCESSES.fetch_add(1, Ordering::SeqCst));
         let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
-        let (prefix, host, fsync) = (prefix.to_owned(), "here".to_owned(), self.fsync);
-        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, fsync };
+        let (prefix, host, fsync, parts) = (prefix.to_owned(), "here".to_owned(), self.fsync, self.parts());
+        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, parts, fsync };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
         let options = Options {
             peers: Some(far.peers()),
             local_before_write: true,
             evict: Some(far.evict()),
+            // So that they are stored while they are written.
+            file_memory_bytes_max: if self.has_parts() { 128 << 10 } else { Options::default().file_memory_bytes_max },
             ..Options::default()
         };
         (Volume::open(env, far.engine(), segments, options).unwrap(), far)
@@ -212,7 +226,7 @@ impl World {
                 store.may_lose(id, found.ino.0);
             }
         };
-        match chance.below(13) {
+        match chance.below(15) {
             0..4 => {
                 let len = [0, 1, 100, 5000, 3 << 20][chance.below(5) as usize];
                 let body: Vec<u8> = (0..len).map(|at: u64| (at ^ number) as u8).collect();
@@ -245,11 +259,44 @@ impl World {
                     _ => self.mount.set_xattr(ino, name.as_bytes(), &number.to_be_bytes(), SetXattr::Any, false),
                 }
             }
-            _ => {
+            12 => {
                 let directory = self.at(from)?;
                 may_lose(directory, &one);
                 self.mount.remove_directory(directory, &one)
             }
+            _ => self.grow(chance, (from, name), number),
+        }
+    }
+
+    /// Writes to a file that stays open.
+    fn grow(&self, chance: &mut crate::Chance, (directory, name): (&str, &str), number: u64) -> Done<()> {
+        let mut open = self.open.lock().unwrap();
+        if open.is_empty() || open.len() < 3 && chance.below(3) == 0 {
+            open.push(self.create(directory, name)?);
+        }
+        let at = chance.below(open.len() as u64) as usize;
+        let size = self.mount.attributes(open[at].ino())?.size;
+        let offset = if chance.below(3) == 0 { chance.below(size + 1) } else { size };
+        let len = [1000, 300 << 10, 900 << 10][chance.below(3) as usize];
+        let body: Vec<u8> = (0..len).map(|at: u64| (at ^ number ^ (at >> 8)) as u8).collect();
+        for (start, some) in (offset..).step_by(50_000).zip(body.chunks(50_000)) {
+            self.mount.write(&open[at], start, some, false)?;
+        }
+        match chance.below(6) {
+            0 => self.mount.flush(&open[at]),
+            1 => self.mount.release(open.swap_remove(at)),
+            2 => {
+                std::thread::sleep(Duration::from_millis(150));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes what is open.
+    pub(crate) fn close(&self) {
+        for handle in self.open.lock().unwrap().drain(..) {
+            self.mount.release(handle).unwrap();
         }
     }
 
@@ -348,6 +395,16 @@ pub(crate) fn listed_by(
     world.mount.read_directory(&handle, 0, true, &mut |_: &DirectoryItem<'_>| true).unwrap();
     store.wait_probed();
     (store, world, cache)
+}
+
+pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}: not within a minute of waiting");
 }
 
 /// A number from the environment: a night's seeds.

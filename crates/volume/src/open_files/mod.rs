@@ -231,6 +231,8 @@ pub(crate) struct OpenFiles {
     memory: AtomicU64,
     /// How often a file opened for writing was closed by its last handle.
     closes: AtomicU64,
+    /// Files of which more was written than is kept in memory.
+    large: Mutex<HashSet<Ino>>,
 }
 
 impl Default for OpenFiles {
@@ -239,6 +241,7 @@ impl Default for OpenFiles {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             memory: AtomicU64::new(0),
             closes: AtomicU64::new(0),
+            large: Mutex::default(),
         }
     }
 }
@@ -282,6 +285,7 @@ impl OpenFiles {
         if slot.file.written.load(Ordering::Relaxed) {
             // Counted before removal: whoever misses the file in the table sees the new count.
             self.closes.fetch_add(1, Ordering::Release);
+            self.large.lock().remove(&ino);
         }
         shard.remove(&ino);
         true
@@ -298,6 +302,16 @@ impl OpenFiles {
             all.extend(shard.lock().values().map(|slot| Arc::clone(&slot.file)));
         }
         all
+    }
+
+    /// More was written to an open file than is kept in memory.
+    pub(crate) fn note_large(&self, ino: Ino) {
+        self.large.lock().insert(ino);
+    }
+
+    /// Those of which more was written than is kept in memory.
+    pub(crate) fn large(&self) -> Vec<Ino> {
+        self.large.lock().iter().copied().collect()
     }
 
     pub(crate) fn memory(&self) -> u64 {

@@ -48,6 +48,7 @@ impl Volume {
 
     /// Writes buffered bytes to the store: into a new stream if they are one stretch at the end of the file.
     pub(crate) fn make_memory_free(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
+        self.open_files.note_large(file.ino);
         let memory = state.pieces.memory();
         let stream_bytes_min = self.options.file_memory_bytes_max / 2;
         let tail = state.pieces.last().filter(|(_, piece)| {

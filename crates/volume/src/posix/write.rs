@@ -155,6 +155,7 @@ impl Volume {
         if total == 0 {
             return Ok(());
         }
+        self.open_files.note_large(file.ino);
         let mut writer = self.begin_written_run(file, total)?;
         for (_, piece) in state.pieces.iter() {
             if let Content::Memory(bytes) = &piece.content {
