@@ -189,7 +189,10 @@ impl Upstream {
             Err(error) if unsure && matches!(error.status(), Some(404 | 412)) => {
                 let there =
                     self.describe(key).await?.filter(|there| Some(&there.etag) == etag_of_parts(etags).as_ref());
-                there.map(|there| there.etag).ok_or(error)
+                let Some(there) = there else { return Err(error) };
+                // The same bytes may be there from another upload.
+                self.abort_upload(upload).await?;
+                Ok(there.etag)
             }
             Err(error) => Err(error),
             Ok(answer) => completed(answer),
