@@ -120,12 +120,10 @@ impl DiskBlocks {
     }
 
     fn write(&self, key: Key, etag: &str, block: &[u8]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + block.len());
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&Md5::digest(etag));
-        bytes.extend_from_slice(block);
-        let crc = crc32c::crc32c(&bytes[4..]);
-        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        let mut header = [0; HEADER_BYTES];
+        header[4..].copy_from_slice(&Md5::digest(etag));
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[4..]), block);
+        header[..4].copy_from_slice(&crc.to_le_bytes());
         let path = self.path(key);
         if let Some(folder) = path.parent() {
             self.env.disk.create_dir_all(folder)?;
@@ -135,7 +133,8 @@ impl DiskBlocks {
             self.env.disk.remove(&new)?;
         }
         let file = self.env.disk.open(&new, OpenMode::CreateNew)?;
-        let written = file.write_all_at(&bytes, 0).and_then(|()| self.env.disk.rename(&new, &path));
+        let written = file.write_all_at(&header, 0).and_then(|()| file.write_all_at(block, HEADER_BYTES as u64));
+        let written = written.and_then(|()| self.env.disk.rename(&new, &path));
         if written.is_err() {
             // The first error tells more.
             let _ = self.env.disk.remove(&new);

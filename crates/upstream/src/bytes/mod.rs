@@ -9,6 +9,7 @@
 //!             B3 memory for fetched bytes is bounded (`cache`), and what they take of the disk (`disk`).
 //! Not here:   which object a number stands for (the caller's `Objects`), when a file gets local bytes.
 
+mod ahead;
 mod cache;
 mod disk;
 mod fetch;
@@ -25,6 +26,7 @@ use margay_segment::{
 };
 use margay_volume::Peers;
 
+use self::ahead::Windows;
 use self::cache::BLOCK_BYTES;
 pub(crate) use self::disk::DiskBlocks;
 use self::fetch::{Fetcher, Filling};
@@ -32,8 +34,6 @@ use crate::runtime::Requests;
 
 /// The number of this store; real ones count up from 1.
 pub(crate) const FAR_STORE: StoreNumber = StoreNumber(0xfffe);
-/// Blocks that are fetched ahead of a sequential reader.
-const AHEAD_BLOCKS: u64 = 24;
 /// Blocks of one request.
 const REQUEST_BLOCKS_MAX: u64 = 4;
 
@@ -69,6 +69,7 @@ pub(crate) trait Objects: Send + Sync + Debug {
 pub(crate) struct FarStore {
     requests: Arc<Requests>,
     fetcher: Fetcher,
+    windows: Windows,
 }
 
 /// The far store as the only other one of a volume.
@@ -88,7 +89,8 @@ impl FarStore {
         objects: Arc<dyn Objects>,
         disk: Option<Arc<DiskBlocks>>,
     ) -> FarStore {
-        FarStore { requests, fetcher: Fetcher { bucket, objects, cache: Arc::default(), disk } }
+        let fetcher = Fetcher { bucket, objects, cache: Arc::default(), disk };
+        FarStore { requests, fetcher, windows: Windows::default() }
     }
 
     fn object(&self, id: SegmentId) -> Result<FarObject, SegmentError> {
@@ -117,11 +119,11 @@ impl FarStore {
         Ok(bytes.freeze())
     }
 
-    /// Begins to fetch what is needed, and more if the block before was read.
+    /// Begins to fetch what is needed, and more ahead of a sequential reader.
     fn fetch_ahead(&self, id: SegmentId, first: u64, last: u64) -> Result<(), SegmentError> {
-        let is_sequential = first > 0 && self.fetcher.cache.has(id, first - 1) || first == 0 && last > 0;
-        let needed = if is_sequential { last + 1 + AHEAD_BLOCKS / 2 } else { last + 1 };
-        let wanted = if is_sequential { last + 1 + AHEAD_BLOCKS } else { last + 1 };
+        let window = self.windows.read(id, first, last);
+        // Some at a time, so that requests are large.
+        let (needed, wanted) = (last + 1 + window / 2, last + 1 + window);
         if (first..needed).all(|index| self.fetcher.cache.has(id, index)) {
             return Ok(());
         }
