@@ -71,6 +71,17 @@ impl Running {
         ] {
             out.value(name, Kind::Counter, help, value);
         }
+        let flow = self.far.flow();
+        for (name, help, value) in [
+            ("margay_far_requests_in_progress", "Requests to the bucket in progress.", flow.in_progress),
+            (
+                "margay_far_requests_limit",
+                "How many may be in progress: fewer while the store answers that it is too busy.",
+                flow.limit,
+            ),
+        ] {
+            out.value(name, Kind::Gauge, help, value);
+        }
         let silent = contact.silent.map_or(0, |silence| silence.since.as_secs());
         out.value(
             "margay_far_silent_seconds",

@@ -110,6 +110,7 @@ impl Running {
             "connection": self.connection(),
             "cache_size": self.far.cache_bytes_max(),
             "fetched_bytes": self.far.fetched_bytes(),
+            "requests": self.requests(),
         });
         let more = self.waiting(&backlog);
         if let (Some(status), Value::Object(more)) = (status.as_object_mut(), more) {
@@ -163,6 +164,16 @@ impl Running {
             "offline_since": silent.map(|silence| iso(self.before(silence.since))),
             "offline_seconds": silent.map(|silence| silence.since.as_secs()),
             "error": silent.map(|silence| silence.error.clone().unwrap_or_else(|| "a request waits".to_owned())),
+        })
+    }
+
+    fn requests(&self) -> Value {
+        let flow = self.far.flow();
+        json!({
+            "in_progress": flow.in_progress,
+            "limit": flow.limit,
+            "limit_max": flow.limit_max,
+            "limit_halved": flow.halved,
         })
     }
 

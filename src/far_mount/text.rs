@@ -163,6 +163,9 @@ pub fn status(status: &Value, names: bool) -> String {
         }
         None => {}
     }
+    if let Some(requests) = requests(&status["requests"]) {
+        line("requests", requests);
+    }
     let last = status["connection"]["last_answer_seconds"].as_u64();
     line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
     out
@@ -177,6 +180,16 @@ fn fsync(status: &Value) -> Option<String> {
         true => Some(format!("waits for the cache alone{order}")),
         false => (syncs > 0).then(|| format!("waits for the bucket{order}")),
     }
+}
+
+/// `None`: of a process that does not tell.
+fn requests(flow: &Value) -> Option<String> {
+    let (limit, most) = (flow["limit"].as_u64()?, number(flow, "limit_max"));
+    let busy = match limit < most {
+        true => format!(": the store answers that it is too busy, otherwise {most}"),
+        false => String::new(),
+    };
+    Some(format!("{} in progress, {limit} at most{busy}", number(flow, "in_progress")))
 }
 
 fn honoured(known: &Value) -> String {
@@ -234,6 +247,7 @@ mod tests {
             "waiting": { "files": 2, "bytes": 1536, "in_progress": 1, "bytes_per_second": 1024, "left_seconds": 2,
                          "oldest_since": "2026-11-26T10:00:30Z" },
             "failing": 3,
+            "requests": { "in_progress": 5, "limit": 8, "limit_max": 64 },
             "failures": [{ "key": "p/a", "code": "AccessDenied", "reason": "no", "refused": true, "again_seconds": 250,
                            "advice": "ask for rights" }],
         });
@@ -249,6 +263,7 @@ mod tests {
             "waiting       2 files, 1.5 KiB to send, 1.0 KiB/s, about 2 s left",
             "store         honours conditions of: create; ignores those of: remove (each key is asked for before)",
             "listings      have no attributes: each file is asked for when its directory is listed",
+            "requests      5 in progress, 8 at most: the store answers that it is too busy, otherwise 64",
             "process       7, up since 2026-11-26T10:00:00Z (5 min)",
         ] {
             assert!(lines.contains(&line), "{line} is missing in\n{shown}");

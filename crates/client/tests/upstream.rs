@@ -207,3 +207,34 @@ fn an_upload_whose_end_was_lost_has_ended() {
         assert_eq!(store.uploads(), 0);
     });
 }
+
+#[test]
+fn a_store_that_is_too_busy_gets_fewer_requests() {
+    run(async {
+        let (store, upstream) = open(Limits::default()).await;
+        store.slow(Duration::from_millis(3));
+        store.busy_above(8);
+        let put = |number: usize| {
+            let upstream = upstream.clone();
+            tokio::spawn(async move {
+                let body = Bytes::from_static(b"x");
+                // One that was refused too often is sent again by who has the file.
+                while upstream.put(&format!("k{number}"), body.clone(), Condition::Always).await.is_err() {}
+            })
+        };
+        for some in 0..20 {
+            let tasks: Vec<_> = (0..64).map(|number| put(some * 64 + number)).collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        }
+        let flow = upstream.flow();
+        assert!(flow.limit <= 16 && flow.halved >= 3, "{flow:?}");
+        assert_eq!(flow.in_progress, 0);
+        store.busy_above(0);
+        for number in 0..200 {
+            put(number).await.unwrap();
+        }
+        assert!(upstream.flow().limit > flow.limit);
+    });
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use margay_client::upstream::{Meter, Upstream};
+use margay_client::upstream::{Flow, Meter, Upstream};
 use margay_env::Env;
 use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
@@ -341,6 +341,11 @@ impl Far {
     /// Counters of the requests.
     pub fn meter(&self) -> &Meter {
         self.options.upstream.meter()
+    }
+
+    /// Requests in progress, and how many may be.
+    pub fn flow(&self) -> Flow {
+        self.options.upstream.flow()
     }
 
     /// The conditions that the store honours; `None`: it has not answered yet.

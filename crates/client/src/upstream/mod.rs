@@ -32,7 +32,7 @@ pub use self::meter::{Contact, Meter, Metered, Rate, Silence};
 pub use self::multipart::{PartOf, Source, Upload};
 pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
-pub use self::room::{Held, Limits};
+pub use self::room::{Flow, Held, Limits};
 use crate::calls::Calls;
 use crate::client::{Answer, Ask, ListQuery};
 use crate::condition::{Condition, etag_value, range_header};
@@ -100,6 +100,11 @@ impl Upstream {
     /// Counters of all its requests.
     pub fn meter(&self) -> &Meter {
         &self.0.meter
+    }
+
+    /// Requests in progress, and how many may be.
+    pub fn flow(&self) -> Flow {
+        self.0.room.flow()
     }
 
     /// `None` if the object does not exist.
@@ -194,10 +199,16 @@ impl Upstream {
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
         let (inner, unsure, is_again) = (&*self.0, AtomicBool::new(false), AtomicBool::new(false));
         let once = || async {
-            let _slot = inner.room.slot().await;
+            let slot = inner.room.slot().await;
             let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
             let outcome = inner.calls.once(ask).await;
             begun.ended(&outcome);
+            let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
+            // A connection that broke says nothing.
+            if let Some(status) = status {
+                slot.answered(matches!(status, 429 | 503));
+            }
+            drop(slot);
             let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
             // A server that answers 500 or 503 may have executed the request.
             let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));

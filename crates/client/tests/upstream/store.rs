@@ -38,6 +38,9 @@ pub(crate) struct Store {
     uploads: Mutex<HashMap<String, BTreeMap<u32, Bytes>>>,
     faults: Mutex<VecDeque<Fault>>,
     pause: Mutex<Duration>,
+    /// With more requests at once it is too busy; 0: never.
+    busy_above: AtomicUsize,
+    pub(crate) refused: AtomicUsize,
     pub(crate) requests: AtomicUsize,
     at_once: AtomicUsize,
     pub(crate) at_once_max: AtomicUsize,
@@ -66,6 +69,10 @@ impl Store {
         *self.pause.lock().unwrap() = pause;
     }
 
+    pub(crate) fn busy_above(&self, requests: usize) {
+        self.busy_above.store(requests, Ordering::SeqCst);
+    }
+
     pub(crate) fn content(&self, key: &str) -> Bytes {
         self.objects.lock().unwrap()[&format!("/far/{key}")].0.clone()
     }
@@ -83,6 +90,12 @@ impl Store {
         tokio::time::sleep(pause).await;
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let most = self.busy_above.load(Ordering::SeqCst);
+        if most > 0 && now > most {
+            self.at_once.fetch_sub(1, Ordering::SeqCst);
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Ok(refusal(503, "SlowDown"));
+        }
         let bytes = self.bytes_at_once.fetch_add(body.len(), Ordering::SeqCst) + body.len();
         self.bytes_at_once_max.fetch_max(bytes, Ordering::SeqCst);
         let fault = self.faults.lock().unwrap().pop_front().unwrap_or(Fault::None);
