@@ -94,8 +94,14 @@ impl Sender {
             }
             for ino in self.uploads.files() {
                 let is_gone = self.tracked.files.lock().table.get(ino).is_none_or(|file| file.dirty.name.is_none());
-                if is_gone && let Some(begun) = self.uploads.take(ino).await {
-                    self.abandon(begun).await;
+                let own = Arc::clone(&self);
+                if is_gone {
+                    // Its parts in progress end first.
+                    tokio::spawn(async move {
+                        if let Some(begun) = own.uploads.take(ino).await {
+                            own.abandon(begun).await;
+                        }
+                    });
                 }
             }
         }

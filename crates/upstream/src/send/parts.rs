@@ -204,11 +204,11 @@ impl Sender {
         request: &PlannedRequest,
         metadata: &Metadata,
     ) -> Result<String, Unsent> {
-        if size <= self.sizes.copy_bytes_max {
+        // A large one takes the store long, and parts are copied at once.
+        if size <= self.sizes.copy_bytes_max / 4 || !self.honoured.lock().copies_parts() {
             let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(metadata)).await;
             return copied.map_err(Unsent::from);
         }
-        // Many are copied at once.
         let grid = Grid::of_parts(size, self.sizes.copy_bytes_max / 8);
         let begun = self.begin_upload(&request.key, metadata, grid.part_bytes(), None).await?;
         let part = |_| PartOf::Copied(source.key.to_owned(), source.etag.to_owned());
