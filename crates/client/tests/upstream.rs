@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use margay_client::upstream::{Grid, Limits, PartOf, Source, Upstream, Wanted};
+use margay_client::upstream::{Grid, Limits, Source, Upstream, Wanted};
 use margay_client::{ClientError, Condition};
 use store::{Fault, Store};
 
@@ -146,31 +146,6 @@ fn content(range: Range<u64>) -> Bytes {
     range.map(|at| (at.wrapping_mul(0x9e37_79b9) >> 16) as u8).collect::<Vec<_>>().into()
 }
 
-/// As a caller does it: what fails is aborted.
-async fn upload(
-    upstream: &Upstream,
-    key: &str,
-    grid: Grid,
-    source: Counted,
-    condition: Condition<'_>,
-) -> Result<String, ClientError> {
-    let begun = upstream.begin_upload(key, &Vec::new()).await?;
-    let mut told = 0;
-    let sent = upstream.send_parts(&begun, grid, Arc::new(source), |_| PartOf::Sent, |_, _| told += 1).await;
-    let done = match sent {
-        Ok(etags) => {
-            assert_eq!(told, grid.parts());
-            upstream.complete_upload(&begun, &etags, condition).await
-        }
-        Err(error) => Err(error),
-    };
-    if done.is_err() {
-        upstream.abort_upload(&begun).await?;
-        upstream.abort_upload(&begun).await?;
-    }
-    done
-}
-
 const WHOLE: Counted = Counted { fails_from: u64::MAX };
 
 #[test]
@@ -179,13 +154,14 @@ fn large_objects_are_sent_as_parts_of_a_grid() {
         let (store, upstream) = open(Limits { bytes_max: 20 << 20, ..Limits::default() }).await;
         let grid = Grid::of((20 << 20) + 1);
         store.fail([Fault::None, Fault::Refuse(500), Fault::LostAfter]);
-        let etag = upload(&upstream, "big", grid, WHOLE, Condition::Absent).await.unwrap();
+        let etag = upstream.upload("big", grid, WHOLE, Condition::Absent, &Vec::new()).await.unwrap();
         assert!(store.content("big") == content(0..grid.size()), "the parts are not in their order");
         assert_eq!((grid.parts(), upstream.describe("big").await.unwrap().unwrap().etag), (3, etag.clone()));
         assert!(store.bytes_at_once_max.load(Ordering::SeqCst) <= 20 << 20);
-        let refused = upload(&upstream, "big", grid, WHOLE, Condition::Absent).await.unwrap_err();
+        let refused = upstream.upload("big", grid, WHOLE, Condition::Absent, &Vec::new()).await.unwrap_err();
         assert_eq!((refused.status(), store.uploads()), (Some(412), 0), "it is taken back");
-        let unread = upload(&upstream, "big", grid, Counted { fails_from: 9 << 20 }, Condition::Always).await;
+        let unread =
+            upstream.upload("big", grid, Counted { fails_from: 9 << 20 }, Condition::Always, &Vec::new()).await;
         assert!(matches!(unread, Err(ClientError::Source(_))) && store.uploads() == 0);
         assert_eq!(upstream.describe("big").await.unwrap().unwrap().etag, etag);
     });
@@ -197,12 +173,12 @@ fn an_upload_whose_end_was_lost_has_ended() {
         let (store, upstream) = open(Limits::default()).await;
         for (key, condition) in [("always", Condition::Always), ("absent", Condition::Absent)] {
             store.fail([Fault::None, Fault::None, Fault::LostAfter]);
-            let etag = upload(&upstream, key, Grid::of(5), WHOLE, condition).await.unwrap();
+            let etag = upstream.upload(key, Grid::of(5), WHOLE, condition, &Vec::new()).await.unwrap();
             assert_eq!((store.content(key), store.uploads()), (content(0..5), 0));
             assert_eq!(upstream.describe(key).await.unwrap().unwrap().etag, etag);
         }
         store.fail([Fault::None, Fault::None, Fault::ErrorInside]);
-        let refused = upload(&upstream, "late", Grid::of(5), WHOLE, Condition::Always).await.unwrap_err();
+        let refused = upstream.upload("late", Grid::of(5), WHOLE, Condition::Always, &Vec::new()).await.unwrap_err();
         assert!(refused.kind().contains("InternalError"), "{refused}");
         assert_eq!(store.uploads(), 0);
     });

@@ -61,6 +61,29 @@ impl Upload {
 }
 
 impl Upstream {
+    /// Puts an object in parts and returns its ETag; what fails is aborted. If the task is dropped the upload stays (M2).
+    pub async fn upload(
+        &self,
+        key: &str,
+        grid: Grid,
+        source: impl Source,
+        condition: Condition<'_>,
+        metadata: &Metadata,
+    ) -> Result<String, ClientError> {
+        let upload = self.begin_upload(key, metadata).await?;
+        let sent = self.send_parts(&upload, grid, Arc::new(source), |_| PartOf::Sent, |_, _| ()).await;
+        let outcome = match sent {
+            Ok(etags) => self.complete_upload(&upload, &etags, condition).await,
+            Err(error) => Err(error),
+        };
+        if outcome.is_err()
+            && let Err(error) = self.abort_upload(&upload).await
+        {
+            tracing::warn!(%error, key, "the parts of an upload that failed stay at the store");
+        }
+        outcome
+    }
+
     /// Begins an object of this metadata. Nobody sees it before it is completed.
     pub async fn begin_upload(&self, key: &str, metadata: &Metadata) -> Result<Upload, ClientError> {
         let mut ask = Ask { query: "uploads=".to_owned(), ..self.ask(Method::POST, key) };
