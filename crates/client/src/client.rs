@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use md5::{Digest, Md5};
@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::credentials::Keys;
 pub use crate::encode::encode_into;
 use crate::encode::encoded_path;
-use crate::error::{ClientError, Refusal};
+use crate::error::{ClientError, Refusal, advice};
 pub use crate::list_query::ListQuery;
 use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
@@ -421,14 +421,6 @@ async fn refused(request: String, response: Response<Incoming>) -> ClientError {
         message = advice(status).to_owned();
     }
     ClientError::Refused(Box::new(Refusal { request, status: status.as_u16(), code, message, region }))
-}
-
-fn advice(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::NOT_FOUND => "there is no such thing",
-        StatusCode::FORBIDDEN => "not allowed; check the keys",
-        _ => "the answer says no more",
-    }
 }
 
 #[cfg(test)]

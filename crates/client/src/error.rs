@@ -4,6 +4,8 @@
 
 use std::io;
 
+use http::StatusCode;
+
 /// An unsuccessful response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
@@ -63,5 +65,14 @@ impl ClientError {
     /// Whether the server said that the requested object or bucket does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
+    }
+}
+
+/// For an answer without a document.
+pub(crate) fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "there is no such thing",
+        StatusCode::FORBIDDEN => "not allowed; check the keys",
+        _ => "the answer says no more",
     }
 }

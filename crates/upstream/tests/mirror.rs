@@ -15,6 +15,8 @@ mod faults;
 mod fresh;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
+#[path = "mirror/multipart.rs"]
+mod multipart;
 #[path = "mirror/parts.rs"]
 mod parts;
 #[path = "mirror/store.rs"]

@@ -29,7 +29,7 @@ use md5::{Digest, Md5};
 pub use self::grid::Grid;
 pub use self::listed::described;
 pub use self::meter::{Contact, Meter, Metered, Rate, Silence};
-pub use self::multipart::{PartOf, Source, Upload};
+pub use self::multipart::{OpenUpload, PartOf, Source};
 pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
 pub use self::room::{Flow, Held, Limits};

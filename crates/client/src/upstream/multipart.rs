@@ -2,7 +2,7 @@
 //!
 //! Invariants: M1 a part is read only when its bytes fit the limit.
 //!             M2 an upload stays at the store until it is completed or aborted, also when its task is dropped: who begins
-//!                one remembers it (`Upload`).
+//!                one remembers it (`OpenUpload`).
 //!             M3 a copied part is of one state of its source, which the caller names by its ETag.
 //! Not here:   the sizes of parts (`grid`), which parts are sent (the caller).
 
@@ -36,7 +36,7 @@ pub trait Source: Send + Sync + 'static {
 
 /// An upload that was begun. It is text: a later process can abort it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct OpenUpload {
     pub key: String,
     pub id: String,
 }
@@ -52,7 +52,7 @@ pub enum PartOf {
     Copied(String, String),
 }
 
-impl Upload {
+impl OpenUpload {
     fn query(&self) -> String {
         let mut query = String::from("uploadId=");
         encode_into(&mut query, &self.id, false);
@@ -85,16 +85,16 @@ impl Upstream {
     }
 
     /// Begins an object of this metadata. Nobody sees it before it is completed.
-    pub async fn begin_upload(&self, key: &str, metadata: &Metadata) -> Result<Upload, ClientError> {
+    pub async fn begin_upload(&self, key: &str, metadata: &Metadata) -> Result<OpenUpload, ClientError> {
         let mut ask = Ask { query: "uploads=".to_owned(), ..self.ask(Method::POST, key) };
         ask.headers.extend(metadata.iter().cloned());
         let begun = self.send(&ask).await?;
         let id = xml::parse_field(&begun.body, "InitiateMultipartUploadResult", "UploadId");
-        Ok(Upload { key: key.to_owned(), id: id.map_err(|reason| nonsense(&ask, &reason))? })
+        Ok(OpenUpload { key: key.to_owned(), id: id.map_err(|reason| nonsense(&ask, &reason))? })
     }
 
     /// Succeeds if there is no such upload any more.
-    pub async fn abort_upload(&self, upload: &Upload) -> Result<(), ClientError> {
+    pub async fn abort_upload(&self, upload: &OpenUpload) -> Result<(), ClientError> {
         let ask = Ask { query: upload.query(), ..self.ask(Method::DELETE, &upload.key) };
         match self.send(&ask).await {
             Err(error) if error.status() != Some(404) => Err(error),
@@ -106,7 +106,7 @@ impl Upstream {
     /// the ETags of all, in order. What was sent is told to `sent`, also if another part fails.
     pub async fn send_parts<S: Source>(
         &self,
-        upload: &Upload,
+        upload: &OpenUpload,
         grid: Grid,
         source: Arc<S>,
         part_of: impl Fn(u32) -> PartOf,
@@ -153,7 +153,7 @@ impl Upstream {
     /// Sends a range of the source as a part; returns its ETag.
     pub async fn send_part(
         &self,
-        upload: &Upload,
+        upload: &OpenUpload,
         number: u32,
         range: Range<u64>,
         source: &impl Source,
@@ -174,7 +174,7 @@ impl Upstream {
     /// Makes a state of an object, or a range of it, a part; returns its ETag.
     pub async fn copy_part(
         &self,
-        upload: &Upload,
+        upload: &OpenUpload,
         number: u32,
         from: StateOf<'_>,
         range: Option<Range<u64>>,
@@ -194,7 +194,7 @@ impl Upstream {
     /// Makes the object of all parts; returns its ETag.
     pub async fn complete_upload(
         &self,
-        upload: &Upload,
+        upload: &OpenUpload,
         etags: &[String],
         condition: Condition<'_>,
     ) -> Result<String, ClientError> {

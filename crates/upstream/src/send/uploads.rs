@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use margay_client::upstream::{Metadata, Upload};
+use margay_client::upstream::{Metadata, OpenUpload};
 use margay_meta::{Engine, EngineError, Write};
 use margay_rows::record::UpstreamUpload;
 use margay_rows::{Ino, key};
@@ -56,7 +56,7 @@ pub(super) struct SentPart {
 /// An upload of a file.
 #[derive(Debug)]
 pub(super) struct Begun {
-    pub(super) upload: Upload,
+    pub(super) upload: OpenUpload,
     row: u64,
     pub(super) part_bytes: u64,
     /// The last change of the state whose metadata and key it has; `None`: it is at a temporary key, for any state.
@@ -103,7 +103,7 @@ pub(crate) struct Uploads {
     kept: Mutex<HashMap<Ino, Kept>>,
     placed: Mutex<HashMap<Ino, Arc<Placed>>>,
     /// Rows of earlier processes.
-    old: Mutex<Vec<(u64, Upload)>>,
+    old: Mutex<Vec<(u64, OpenUpload)>>,
     next_row: AtomicU64,
     pub(super) ahead: Arc<Semaphore>,
 }
@@ -115,7 +115,7 @@ impl Uploads {
         let (start, end) = key::all_upstream_uploads();
         engine.scan(&start, &end, &mut |row| {
             match key::parse_upstream(row.key).and_then(|number| Ok((number, UpstreamUpload::decode(row.value)?))) {
-                Ok((number, upload)) => old.push((number.0, Upload { key: upload.key, id: upload.id })),
+                Ok((number, upload)) => old.push((number.0, OpenUpload { key: upload.key, id: upload.id })),
                 Err(error) => damaged = Some(EngineError::Corrupt(error.to_string())),
             }
             ControlFlow::Continue(())

@@ -1,6 +1,7 @@
 //! What the cache keeps, and what it lets go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_upstream::Far;
 use margay_volume::posix::*;

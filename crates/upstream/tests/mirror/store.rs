@@ -14,22 +14,16 @@ use margay_client::Target;
 use md5::{Digest, Md5};
 
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
+use crate::multipart::Upload;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) body: Bytes,
     pub(crate) headers: BTreeMap<String, String>,
     /// When it was made, in milliseconds.
-    modified: i64,
+    pub(crate) modified: i64,
     /// Of one that was made of parts.
-    parts_etag: Option<String>,
-}
-
-/// An upload in parts that has not ended.
-struct Upload {
-    key: String,
-    headers: BTreeMap<String, String>,
-    parts: BTreeMap<u32, Bytes>,
+    pub(crate) parts_etag: Option<String>,
 }
 
 /// What the store says of metadata in listings.
@@ -44,25 +38,25 @@ pub(crate) enum Lists {
 }
 
 #[derive(Default)]
-struct State {
-    objects: BTreeMap<String, Object>,
-    uploads: BTreeMap<String, Upload>,
+pub(crate) struct State {
+    pub(crate) objects: BTreeMap<String, Object>,
+    pub(crate) uploads: BTreeMap<String, Upload>,
     /// Bytes of parts that were sent, and parts that were copied.
-    part_bytes: u64,
-    copied_parts: u64,
+    pub(crate) part_bytes: u64,
+    pub(crate) copied_parts: u64,
     /// Files that were here, and those of them that need not be any more.
     seen: BTreeSet<String>,
     removed: BTreeSet<String>,
     chance: u64,
     /// One request of so many fails; 0: none does.
     fails_one_in: u64,
-    requests: u64,
+    pub(crate) requests: u64,
     violations: Vec<String>,
     /// The newest process; nothing of an older one arrives any more.
     process: u64,
     /// A key that no listing shows.
     hidden: Option<String>,
-    ignores_conditions: bool,
+    pub(crate) ignores_conditions: bool,
     lists: Lists,
     /// The time, in milliseconds; it goes on with each request.
     now: i64,
@@ -100,7 +94,7 @@ struct Door {
 }
 
 impl Object {
-    fn new(body: Bytes, headers: BTreeMap<String, String>, modified: i64) -> Object {
+    pub(crate) fn new(body: Bytes, headers: BTreeMap<String, String>, modified: i64) -> Object {
         Object { body, headers, modified, parts_etag: None }
     }
 
@@ -126,18 +120,18 @@ impl Object {
     }
 }
 
-fn holds(headers: &HeaderMap, there: Option<&Object>) -> bool {
+pub(crate) fn holds(headers: &HeaderMap, there: Option<&Object>) -> bool {
     let etag = there.map(Object::etag);
     text(headers, "if-match").is_none_or(|wanted| etag.as_deref() == Some(wanted))
         && text(headers, "if-none-match").is_none_or(|_| etag.is_none())
 }
 
-fn metadata(headers: &HeaderMap) -> BTreeMap<String, String> {
+pub(crate) fn metadata(headers: &HeaderMap) -> BTreeMap<String, String> {
     let kept = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-") || *name == "content-type");
     kept.map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned())).collect()
 }
 
-fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
@@ -328,7 +322,7 @@ impl State {
     }
 
     /// Some changes are in one second, and none in one millisecond.
-    fn tick(&mut self) -> i64 {
+    pub(crate) fn tick(&mut self) -> i64 {
         self.now += 301;
         1_500_000_000_000 + self.now
     }
@@ -387,94 +381,6 @@ impl State {
                 Some(object) => read(head, object),
             },
         }
-    }
-
-    fn multipart(
-        &mut self,
-        head: &http::request::Parts,
-        key: String,
-        query: &HashMap<&str, String>,
-        body: Bytes,
-    ) -> Answer {
-        let Some(id) = query.get("uploadId") else {
-            let id = format!("upload {}", self.requests);
-            let upload = Upload { key, headers: metadata(&head.headers), parts: BTreeMap::new() };
-            self.uploads.insert(id.clone(), upload);
-            return answer(
-                200,
-                format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"),
-            );
-        };
-        if self.uploads.get(id).is_none_or(|upload| upload.key != key) {
-            return refusal(404, "NoSuchUpload");
-        }
-        match head.method {
-            Method::DELETE => {
-                self.uploads.remove(id);
-                answer(204, "")
-            }
-            Method::PUT => self.part(head, id, query["partNumber"].parse().unwrap(), body),
-            _ => self.complete(head, key, id, std::str::from_utf8(&body).unwrap()),
-        }
-    }
-
-    fn part(&mut self, head: &http::request::Parts, id: &str, number: u32, body: Bytes) -> Answer {
-        let source = text(&head.headers, "x-amz-copy-source").map(decoded);
-        self.part_bytes += body.len() as u64;
-        let body = match &source {
-            None => body,
-            Some(source) => {
-                let Some(from) = self.objects.get(source.strip_prefix("/far/").unwrap()) else {
-                    return refusal(404, "NoSuchKey");
-                };
-                if text(&head.headers, "x-amz-copy-source-if-match").is_some_and(|wanted| wanted != from.etag()) {
-                    return refusal(412, "PreconditionFailed");
-                }
-                self.copied_parts += 1;
-                let range = text(&head.headers, "x-amz-copy-source-range");
-                let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
-                range.map_or(from.body.clone(), |(first, last)| {
-                    from.body.slice(first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap())
-                })
-            }
-        };
-        let etag = format!("\"{:x}\"", Md5::digest(&body));
-        self.uploads.get_mut(id).unwrap().parts.insert(number, body);
-        let document = source.map_or(String::new(), |_| {
-            format!("<CopyPartResult><ETag>{}</ETag></CopyPartResult>", etag.replace('"', "&quot;"))
-        });
-        let mut answer = answer(200, document);
-        answer.headers_mut().insert("etag", etag.parse().unwrap());
-        answer
-    }
-
-    fn complete(&mut self, head: &http::request::Parts, key: String, id: &str, document: &str) -> Answer {
-        if !self.ignores_conditions && !holds(&head.headers, self.objects.get(&key)) {
-            let is_missing = head.headers.contains_key("if-match") && !self.objects.contains_key(&key);
-            let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
-            return refusal(status, code);
-        }
-        let now = self.tick();
-        let upload = &self.uploads[id];
-        let digests: Vec<_> = upload.parts.values().map(Md5::digest).collect();
-        let named = document.matches("<Part>").count();
-        let is_named = |(number, digest): (&u32, &md5::digest::Output<Md5>)| {
-            document.contains(&format!("<PartNumber>{number}</PartNumber><ETag>&quot;{digest:x}&quot;</ETag>"))
-        };
-        // Parts that are not named are left out; of those that are, each must be the newest one.
-        let named_parts: Vec<_> = upload.parts.keys().zip(&digests).filter(|part| is_named((part.0, part.1))).collect();
-        if named_parts.len() != named || named == 0 {
-            return refusal(400, "InvalidPart");
-        }
-        let body: Vec<u8> = named_parts.iter().flat_map(|(number, _)| upload.parts[number].to_vec()).collect();
-        let digest = Md5::digest(named_parts.iter().flat_map(|(_, digest)| digest.to_vec()).collect::<Vec<u8>>());
-        let etag = format!("\"{digest:x}-{named}\"");
-        let made = Object::new(body.into(), upload.headers.clone(), now);
-        let object = Object { parts_etag: Some(etag.clone()), ..made };
-        self.objects.insert(key, object);
-        self.uploads.remove(id);
-        let etag = etag.replace('"', "&quot;");
-        answer(200, format!("<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"))
     }
 
     fn put(&mut self, head: &http::request::Parts, key: String, body: Bytes) -> Answer {
