@@ -411,13 +411,3 @@ pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
 pub(crate) fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
 }
-
-pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what}: not within a minute of waiting");
-}
