@@ -64,6 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_content_type_that_nobody_has_set_is_known() {
+        assert!(
+            is_default("content-type", "binary/octet-stream") && is_default("content-type", "application/octet-stream")
+        );
+        assert!(!is_default("content-type", "text/plain") && !is_default("x-amz-meta-a", "binary/octet-stream"));
+    }
+
+    #[test]
     fn names_and_headers_are_one_to_one() {
         for (name, header) in [("user.a", "x-amz-meta-a"), (CONTENT_TYPE_NAME, CONTENT_TYPE)] {
             assert_eq!(header_of(name.as_bytes()).as_deref(), Some(header));
