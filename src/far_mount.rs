@@ -95,8 +95,8 @@ impl FarMount {
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        let (host, fsync, parts) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync, PartSizes::default());
-        Ok(FarOptions { upstream, prefix, id, host, cache, parts, fsync })
+        let (host, fsync) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync);
+        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, parts: PartSizes::default() })
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {

@@ -92,7 +92,10 @@ fn a_bucket_that_does_not_answer_is_told() {
     let shown = status(&world, "s3://bucket/sub");
     assert!(shown["waiting"]["files"] == 0 && shown["connection"]["answers"] == true, "{shown}");
     assert!(shown["honoured"]["replace"] == true && shown["path"] == place, "{shown}");
-    assert_eq!(shown["requests"]["limit"], 64, "{shown}");
+    assert!(
+        shown["requests"]["limit"].is_u64() && shown["requests"]["limit"] == shown["requests"]["limit_max"],
+        "{shown}"
+    );
     proxy.cut();
     fs::write(&file, "other content").unwrap();
     until("the silence is seen", || status(&world, place)["connection"]["answers"] == false);
