@@ -303,6 +303,19 @@ impl Far {
         }
     }
 
+    /// Breaks off what is in progress; nothing is sent or fetched any more. The rows say what is left.
+    pub fn stop(&self) {
+        self.requests.stop();
+        self.fetches.stop();
+    }
+
+    /// Looks at once at what is due, and wakes who waits: for a caller whose clock jumps.
+    pub fn look(&self) {
+        let files = self.tracked.files.lock().table.inos();
+        self.tracked.settled.notify(files);
+        self.tracked.wake.notify_one();
+    }
+
     /// Everything about what is left, for people who look for a fault.
     pub fn details(&self) -> String {
         format!("{:#?}", self.tracked.files.lock().table)
@@ -362,8 +375,7 @@ impl Far {
 impl Drop for Far {
     /// Nothing is sent any more; the rows say what is left.
     fn drop(&mut self) {
-        self.requests.stop();
-        self.fetches.stop();
+        self.stop();
     }
 }
 

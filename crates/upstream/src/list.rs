@@ -71,7 +71,7 @@ pub(crate) struct Listing {
     upstream: Upstream,
     pub(crate) pages: Arc<Pages>,
     pub(crate) requests: Arc<Requests>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
 }

@@ -3,7 +3,7 @@
 //! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
 //!             limited.
 //! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata,
-//!             `listed` reads a page's metadata, `meter` counts requests.
+//!             `listed` reads a page's metadata, `meter` counts requests, `way` is how they get there.
 //! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
 //!             U2 a request that waits for its retry holds no slot.
 //!             U3 a range that was read is of one state of the object, and its ETag is returned.
@@ -15,6 +15,7 @@ mod meter;
 mod multipart;
 mod objects;
 mod room;
+mod way;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub use self::multipart::{OpenUpload, PartOf, Source};
 pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
 pub use self::room::{Flow, Held, Limits};
+use self::way::Way;
+pub use self::way::{Carried, Carrier};
 use crate::calls::Calls;
 use crate::client::{Answer, Ask, ListQuery};
 use crate::condition::{Condition, etag_value, range_header};
@@ -46,7 +49,7 @@ use crate::xml;
 pub struct Upstream(Arc<Inner>);
 
 struct Inner {
-    calls: Calls,
+    way: Way,
     bucket: String,
     room: Room,
     budget: Budget,
@@ -55,7 +58,7 @@ struct Inner {
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Upstream {} at {}", self.0.bucket, self.0.calls.target().url())
+        write!(out, "Upstream {} at {:?}", self.0.bucket, self.0.way)
     }
 }
 
@@ -91,10 +94,18 @@ pub struct Described {
 impl Upstream {
     /// Sends no request yet.
     pub fn new(target: Arc<Target>, bucket: &str, limits: Limits) -> Upstream {
-        let calls = Calls::new(target, limits.requests_max);
+        Upstream::by(Way::Connections(Calls::new(target, limits.requests_max)), bucket, limits)
+    }
+
+    /// A bucket that requests reach by this carrier.
+    pub fn carried(carrier: Arc<dyn Carrier>, bucket: &str, limits: Limits) -> Upstream {
+        Upstream::by(Way::Carrier(carrier), bucket, limits)
+    }
+
+    fn by(way: Way, bucket: &str, limits: Limits) -> Upstream {
         let (bucket, room) = (bucket.to_owned(), Room::new(limits));
         let meter = Meter::new(Env::real().clock);
-        Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default(), meter }))
+        Upstream(Arc::new(Inner { way, bucket, room, budget: Budget::default(), meter }))
     }
 
     /// Counters of all its requests.
@@ -201,7 +212,7 @@ impl Upstream {
         let once = || async {
             let slot = inner.room.slot().await;
             let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
-            let outcome = inner.calls.once(ask).await;
+            let outcome = inner.way.once(ask).await;
             begun.ended(&outcome);
             let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
             // A connection that broke says nothing.
@@ -215,7 +226,8 @@ impl Upstream {
             unsure.fetch_or(lost || broken, Ordering::Relaxed);
             outcome
         };
-        let outcome = retry::until_done(retry::TRIES_MAX, Some(&inner.budget), once, tokio::time::sleep).await;
+        let outcome =
+            retry::until_done(retry::TRIES_MAX, Some(&inner.budget), once, |length| inner.way.pause(length)).await;
         (outcome, unsure.into_inner())
     }
 }

@@ -98,7 +98,7 @@ impl Listing {
             if compared.left.is_empty() {
                 break;
             }
-            std::thread::sleep(pause);
+            self.clock.sleep(pause);
             let left = std::mem::take(&mut compared.left);
             self.take_over_all(&mut compared, &left)?;
         }
