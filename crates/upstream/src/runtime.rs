@@ -3,8 +3,10 @@
 //! Why:        the kernel's requests and the rows' readers are plain threads, or threads of another runtime that must not be
 //!             entered again.
 //! Invariants: R1 `wait` never runs the future on the caller's thread.
-//!             R2 the tasks refer to what refers to the threads, so somebody must call `stop`. Without tasks dropping does.
+//!             R2 a thread of these that waits for another request lets the tasks of its queue go on.
+//!             R3 the tasks refer to what refers to the threads, so somebody must call `stop`. Without tasks dropping does.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::sync::mpsc;
@@ -18,6 +20,15 @@ const THREADS: usize = 2;
 /// How long the end of a request that has just been answered is waited for.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
+thread_local! {
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is a thread on which requests run: others wait for it.
+pub(crate) fn is_of_requests() -> bool {
+    IS_OWN.get()
+}
+
 /// Owns the threads.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -27,8 +38,9 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn begin() -> io::Result<Requests> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(THREADS).thread_name("margay-upstream").enable_all().build()?;
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(THREADS).thread_name("margay-upstream").on_thread_start(|| IS_OWN.set(true));
+        let runtime = builder.enable_all().build()?;
         let handle = runtime.handle().clone();
         Ok(Requests { runtime: Mutex::new(Some(runtime)), handle })
     }
@@ -65,7 +77,11 @@ impl Requests {
             // The caller waits for it.
             let _ = sender.send(future.await);
         });
-        receiver.recv().ok()
+        match is_of_requests() {
+            // What is waited for may be next in the queue of this thread.
+            true => tokio::task::block_in_place(|| receiver.recv().ok()),
+            false => receiver.recv().ok(),
+        }
     }
 
     /// Breaks off requests in progress; nothing runs any more when it returns. What they did at the bucket is found out by the

@@ -51,6 +51,7 @@ use tokio::sync::Notify;
 use self::changes::{Changed, changes_of};
 use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
+use crate::runtime::is_of_requests;
 use crate::told::Told;
 
 /// Lists a directory, so that its rows are there.
@@ -199,7 +200,8 @@ impl Tracked {
         key::is_entry(key) && self.kept.get().is_none_or(|(_, beginning)| !key.starts_with(beginning))
     }
 
-    /// Lists the directory, unless it was listed (T1), and not too long ago.
+    /// Lists the directory, unless it was listed (T1), and not too long ago. What sends uses what is here: with all its threads
+    /// waiting for a comparison, nothing would be compared.
     fn gate(&self, directory: Ino) -> Result<(), EngineError> {
         if ENTERING.get() || self.kept.get().is_some_and(|(kept, _)| *kept == directory) {
             return Ok(());
@@ -208,7 +210,8 @@ impl Tracked {
         if self.unlisted.read().contains(&directory) {
             let lister = lister().ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
             lister.list(directory)?;
-        } else if let Some(lister) = lister()
+        } else if !is_of_requests()
+            && let Some(lister) = lister()
             && self.ages.begin(directory)
         {
             lister.refresh(directory);
