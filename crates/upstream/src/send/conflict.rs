@@ -95,7 +95,7 @@ impl Sender {
     }
 
     /// A HEAD says nothing else of a bucket that is gone, or of a gateway that is misled.
-    async fn check_gone(&self, key: &str) -> Result<(), Unsent> {
+    pub(super) async fn check_gone(&self, key: &str) -> Result<(), Unsent> {
         match self.upstream.get(key, 0..1, Wanted::Any).await {
             Err(ClientError::Refused(refusal)) if refusal.code == "NoSuchKey" => Ok(()),
             Err(error) => Err(error.into()),

@@ -92,8 +92,38 @@ impl Sender {
         };
         match sent {
             Ok(sent) => self.finished(request, &sent),
-            Err(unsent) => self.failed(request, unsent).await,
+            Err(unsent) => {
+                let unsent = self.why_unread(request, unsent).await;
+                self.failed(request, unsent).await;
+            }
         }
+    }
+
+    /// Bytes that could not be read may be those of an object that somebody else has removed or replaced.
+    async fn why_unread(&self, request: &PlannedRequest, unsent: Unsent) -> Unsent {
+        if !matches!(unsent, Unsent::Local(_) | Unsent::Bucket(ClientError::Source(_))) {
+            return unsent;
+        }
+        match self.is_replaced_there(request).await {
+            Ok(true) => Unsent::Lost,
+            // It is tried again.
+            Ok(false) | Err(_) => unsent,
+        }
+    }
+
+    /// Whether an object with bytes of the file is not there any more, or is somebody else's.
+    async fn is_replaced_there(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
+        let Some((_, entry)) = self.entry_of(request.file)? else { return Ok(false) };
+        for number in far_numbers(&entry) {
+            let found = self.tracked.find(number).map_err(|error| Unsent::Local(error.to_string()))?;
+            let Some(object) = found else { return Ok(true) };
+            match self.upstream.describe(&object.key).await? {
+                Some(there) if there.etag == object.etag || self.is_unknown_own(request, &there) => {}
+                Some(_) => return Ok(true),
+                None => return self.check_gone(&object.key).await.map(|()| true),
+            }
+        }
+        Ok(false)
     }
 
     /// Asks for each key first, if the store would remove whatever is there.
