@@ -60,6 +60,8 @@ done
 while [ "$(left)" -gt 0 ]; do
     next; step models env PROPTEST_RNG_SEED="$seed" cargo test --quiet --locked --no-fail-fast -p margay-rows -p margay-segment -p margay-meta -p margay-volume -p margay-s3
     next; step worlds cargo run --quiet --locked -p margay-sim --bin sim -- soak --seeds 100 --first "$seed" --failures 5
+    next; step far-model env MARGAY_TEST_SEEDS=5000 MARGAY_TEST_FIRST="$seed" cargo test --quiet --locked -p margay-upstream --test model
+    next; step far-mirror env MARGAY_TEST_SEEDS=50 MARGAY_TEST_FIRST="$seed" cargo test --quiet --locked -p margay-upstream --test mirror
     step fuzz tools/fuzz.sh 20
     next; step kills cargo run --quiet --locked -p margay-sim --bin kill -- --cycles 10 --seed "$seed"
     [ "$mounts" = 1 ] || continue

@@ -1,0 +1,396 @@
+//! One seed: what happens, in which order, and what must hold in the end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use margay_volume::posix::RenameMode;
+
+use crate::machine::{Machine, Op, Tree};
+use crate::oracle::{Oracle, Promise};
+use crate::sim::{Fate, Sim, World};
+use crate::store::{Object, Store};
+
+/// Decisions of a seed, before everything is to come to rest.
+const DECISIONS: usize = 100;
+/// Decisions until then.
+const DECISIONS_MAX: usize = 20_000;
+const PLACES: [&str; 6] = ["a", "b", "d/a", "d/b", "e/a", "e/b"];
+const DIRECTORIES: [&str; 3] = ["d", "e", "d/d"];
+const JUMPS: [Duration; 6] = [
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(31),
+    Duration::from_secs(61),
+];
+
+/// Numbers by a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn of<T: Clone>(&mut self, some: &[T]) -> T {
+        some[self.below(some.len() as u64) as usize].clone()
+    }
+}
+
+struct Run {
+    seed: u64,
+    sim: Arc<Sim>,
+    chance: Chance,
+    machines: Vec<Machine>,
+    /// One request of so many fails; 0: none does.
+    fails_one_in: u64,
+    lists_late: bool,
+    /// Requests of each mount that get lost from now on.
+    outage: [u64; 2],
+    /// Another client changes the bucket.
+    has_client: bool,
+    number: u64,
+}
+
+/// What happened, so that runs of a seed can be compared.
+pub(crate) type History = Vec<String>;
+
+/// Runs a seed; an error is what was wrong, with what happened.
+pub(crate) fn run(seed: u64) -> Result<History, String> {
+    let mut run = Run::new(seed);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.all()));
+    let wrong = match panicked {
+        Ok(Ok(())) => run.sim.world().oracle.violations().first().cloned(),
+        Ok(Err(wrong)) => Some(wrong),
+        Err(_) => Some("a panic".to_owned()),
+    };
+    for machine in &mut run.machines {
+        machine.end(false, seed);
+    }
+    let world = run.sim.world();
+    let history = world.oracle.history();
+    match wrong {
+        None => Ok(history.to_vec()),
+        Some(wrong) => Err(format!("{wrong}\nseed {seed}, {:?}:\n{}", world.oracle.promise, history.join("\n"))),
+    }
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        chance.below(2);
+        let (is_weak, is_alone) = (chance.below(5) == 0, chance.below(3) == 0);
+        let promise = match (is_weak, is_alone) {
+            (_, true) => Promise::OneWriter,
+            (true, false) => Promise::Whole,
+            (false, false) => Promise::All,
+        };
+        let mut store =
+            Store { ignores_conditions: is_weak, errors_in_bodies: chance.below(3) == 0, ..Store::default() };
+        let mut oracle = Oracle::new(promise);
+        for (number, place) in PLACES.iter().enumerate() {
+            if chance.below(2) == 0 {
+                let content = format!("in-{number:04}");
+                oracle.writes(&content);
+                store.objects.insert((*place).to_owned(), object(&content));
+            }
+        }
+        oracle.look("begun", &store.objects);
+        let sim = Sim::new(oracle, store);
+        sim.world().probes_wait = chance.below(8) == 0;
+        let machines = (0..2).map(|number| Machine::new(number, &sim, seed + number as u64)).collect();
+        Run {
+            seed,
+            sim,
+            fails_one_in: chance.of(&[0, 25, 8]),
+            lists_late: chance.below(3) == 0,
+            outage: [0; 2],
+            has_client: promise != Promise::OneWriter && chance.below(2) == 0,
+            machines,
+            chance,
+            number: 0,
+        }
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        for _ in 0..DECISIONS {
+            self.decide();
+            if !self.sim.world().oracle.violations().is_empty() {
+                return Ok(());
+            }
+        }
+        (self.fails_one_in, self.lists_late, self.outage) = (0, false, [0; 2]);
+        self.sim.world().store.errors_in_bodies = false;
+        self.settle()?;
+        self.agree()
+    }
+
+    /// Mounts again.
+    fn begin_ended(&mut self) {
+        self.sim.rest();
+        for at in 0..2 {
+            if !self.machines[at].is_running() {
+                let seed = self.seed;
+                self.machines[at].begin(seed);
+                self.sim.tell(format!("m{at} begins"));
+                self.sim.rest();
+            }
+        }
+    }
+
+    /// One step of the world.
+    fn decide(&mut self) {
+        self.begin_ended();
+        let waiting = {
+            let mut world = self.sim.world();
+            world.sort();
+            world.parked.len() as u64
+        };
+        match self.chance.below(100) {
+            0..58 if waiting > 0 => self.arrive(waiting),
+            58..84 => self.begin_op(),
+            84..88 if self.has_client => self.change_by_client(),
+            88..91 => self.end_one(),
+            91..100 => self.jump(),
+            _ if waiting > 0 => self.arrive(waiting),
+            _ => self.begin_op(),
+        }
+    }
+
+    fn jump(&mut self) {
+        let length = self.chance.of(&JUMPS);
+        self.sim.tell(format!("{length:?} later"));
+        self.sim.advance(length);
+        self.machines.iter().for_each(Machine::look);
+    }
+
+    fn end_one(&mut self) {
+        let (at, without_power) = (self.chance.below(2) as usize, self.chance.below(2) == 0);
+        self.sim.tell(format!("m{at} is ended, without power: {without_power}"));
+        let seed = self.chance.below(u64::MAX);
+        self.machines[at].end(without_power, seed);
+    }
+
+    fn arrive(&mut self, waiting: u64) {
+        let at = self.chance.below(waiting) as usize;
+        let (mount, has_arrived) = {
+            let world = self.sim.world();
+            (world.parked[at].mount, world.parked[at].arrived)
+        };
+        let fate = self.fate(mount, has_arrived);
+        let age = if self.lists_late { self.chance.below(4) as usize } else { 0 };
+        self.sim.arrive(at, fate, age);
+    }
+
+    fn fate(&mut self, mount: usize, has_arrived: bool) -> Fate {
+        if self.fails_one_in == 0 {
+            return Fate::Answered;
+        }
+        if self.outage[mount] > 0 {
+            self.outage[mount] -= 1;
+            return self.chance.of(&[Fate::Lost, Fate::Lost, Fate::Busy, Fate::Unanswered]);
+        }
+        match self.chance.below(4 * self.fails_one_in) {
+            // More than a request is tried.
+            0 => self.outage[mount] = 8 + self.chance.below(12),
+            1 => return Fate::Busy,
+            2 if !has_arrived => return Fate::Repeated,
+            3 => return Fate::Unanswered,
+            _ => return Fate::Answered,
+        }
+        self.chance.of(&[Fate::Lost, Fate::Unanswered])
+    }
+
+    fn content(&mut self, who: &str) -> String {
+        self.number += 1;
+        format!("{who}-{:04}", self.number)
+    }
+
+    fn begin_op(&mut self) {
+        let at = self.chance.below(2) as usize;
+        let op = self.next_op(at);
+        let machine = &self.machines[at];
+        if !machine.is_busy() {
+            self.sim.tell(format!("m{at} begins {op:?}"));
+            machine.start(move |user| user.run(op));
+        }
+    }
+
+    fn next_op(&mut self, at: usize) -> Op {
+        let writes = at == 0 || self.sim.world().oracle.promise != Promise::OneWriter;
+        let (one, two) = (self.chance.of(&PLACES).to_owned(), self.chance.of(&PLACES).to_owned());
+        let (first, second) = (self.chance.of(&DIRECTORIES).to_owned(), self.chance.of(&DIRECTORIES).to_owned());
+        let content = self.content(&format!("m{at}"));
+        if one == two || first == second {
+            return Op::Read(one);
+        }
+        match if writes { self.chance.below(32) } else { 22 + self.chance.below(10) } {
+            0..8 => Op::Write { path: one, content, syncs: self.chance.below(2) == 0 },
+            8..12 => Op::Rename { from: one, to: two, mode: RenameMode::Replace },
+            12 => Op::Rename { from: one, to: two, mode: RenameMode::Exchange },
+            13 => Op::Move { from: one, to: two },
+            14 => Op::Rename { from: first, to: second, mode: RenameMode::Replace },
+            15..18 => Op::Unlink(one),
+            18 => Op::MakeDirectory(first),
+            19 => Op::RemoveDirectory(first),
+            20 | 21 => Op::ChangeRights(one, 0o600 + self.chance.below(0o100) as u32),
+            22 | 23 => Op::Read(one),
+            24..27 => Op::List,
+            27 | 28 => Op::SyncAll,
+            29 => Op::Evict,
+            30 => Op::Reclaim,
+            _ => Op::Checkpoint,
+        }
+    }
+
+    /// Whoever puts an object or removes one replaces what is there.
+    fn change_by_client(&mut self) {
+        let key = self.chance.of(&PLACES);
+        let content = (self.chance.below(3) > 0).then(|| self.content("cl"));
+        {
+            let mut world = self.sim.world();
+            let there = world.store.objects.get(key).map(|there| String::from_utf8_lossy(&there.body).into_owned());
+            there.iter().for_each(|there| world.oracle.supersedes(there));
+            content.iter().for_each(|content| world.oracle.writes(content));
+        }
+        self.sim.change(format!("client: {key} is {content:?}"), |objects| match &content {
+            Some(content) => drop(objects.insert(key.to_owned(), object(content))),
+            None => drop(objects.remove(key)),
+        });
+    }
+
+    /// Lets everything arrive until nothing is in progress.
+    fn quiesce(&mut self) -> Result<(), String> {
+        for _ in 0..DECISIONS_MAX {
+            self.sim.rest();
+            let waits = {
+                let mut world = self.sim.world();
+                world.sort();
+                !world.parked.is_empty()
+            };
+            if waits {
+                self.sim.arrive(0, Fate::Answered, 0);
+            } else if self.machines.iter().any(Machine::is_busy) {
+                self.jump();
+            } else {
+                return Ok(());
+            }
+        }
+        Err(format!("it does not end: {}", self.details()))
+    }
+
+    /// What is to be sent.
+    fn details(&self) -> String {
+        let left = self.machines.iter().map(|machine| machine.user().far.details());
+        left.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Everything is sent.
+    fn settle(&mut self) -> Result<(), String> {
+        self.begin_ended();
+        self.quiesce()?;
+        for machine in &self.machines {
+            machine.start(|user| user.run(Op::SyncAll));
+            self.sim.rest();
+        }
+        self.quiesce()
+    }
+
+    /// What a mount shows.
+    fn shown(&mut self, at: usize) -> Result<Option<Tree>, String> {
+        let found = Arc::new(Mutex::new(None));
+        let into = Arc::clone(&found);
+        self.machines[at].start(move |user| *into.lock().unwrap() = user.tree().ok());
+        self.quiesce()?;
+        Ok(found.lock().unwrap().take())
+    }
+
+    /// Both mounts and a new one show what the bucket has, and nothing is left over.
+    fn agree(&mut self) -> Result<(), String> {
+        for tries in 0.. {
+            self.sim.advance(Duration::from_secs(62));
+            self.machines.iter().for_each(Machine::look);
+            self.quiesce()?;
+            let there = self.in_bucket();
+            let shown = [self.shown(0)?, self.shown(1)?];
+            if shown.iter().all(|shown| shown.as_ref() == Some(&there)) && self.in_bucket() == there {
+                break;
+            }
+            if tries >= 8 {
+                let left = self.details();
+                return Err(format!("they do not agree: mounts {shown:#?}, bucket {there:#?}, left {left}"));
+            }
+        }
+        for machine in &self.machines {
+            let backlog = machine.user().far.backlog();
+            if backlog.files != 0 {
+                return Err(format!("left to be sent: {}", machine.user().far.details()));
+            }
+        }
+        self.check_probe()?;
+        let conflicts: Vec<String> =
+            self.machines.iter().flat_map(|machine| machine.user().far.backlog().conflicts).collect();
+        let is_alone = self.sim.world().oracle.promise == Promise::OneWriter;
+        if is_alone && !conflicts.is_empty() {
+            return Err(format!("nobody else writes, and there are conflicts: {conflicts:?}"));
+        }
+        {
+            let mut world = self.sim.world();
+            let World { store, oracle, .. } = &mut *world;
+            oracle.nothing_is_left_over(&store.objects);
+        }
+        // It costs as much as all before.
+        if self.seed.is_multiple_of(4) { self.begin_anew() } else { Ok(()) }
+    }
+
+    /// A store that ignores conditions is known as such.
+    fn check_probe(&self) -> Result<(), String> {
+        let is_weak = self.sim.world().store.ignores_conditions;
+        let honoured = self.machines.iter().filter_map(|machine| machine.user().far.honoured());
+        match honoured.flatten().find(|(_, is_honoured)| *is_honoured && is_weak) {
+            Some((condition, _)) => Err(format!("the store ignores conditions, and {condition} is relied on")),
+            None => Ok(()),
+        }
+    }
+
+    /// New processes remove what the old ones left, and a new cache shows the bucket.
+    fn begin_anew(&mut self) -> Result<(), String> {
+        for at in 0..2 {
+            self.machines[at].end(false, self.seed);
+            self.machines[at].begin(self.seed);
+        }
+        self.quiesce()?;
+        let left: Vec<String> =
+            self.sim.world().store.objects.keys().filter(|key| key.starts_with(".margay-tmp/")).cloned().collect();
+        if !left.is_empty() {
+            return Err(format!("temporary objects stay: {left:?}"));
+        }
+        self.machines[1].end(false, self.seed);
+        self.machines[1] = Machine::new(2, &self.sim, self.seed + 2);
+        self.machines[1].begin(self.seed);
+        let (there, shown) = (self.in_bucket(), self.shown(1)?);
+        if shown.as_ref() != Some(&there) {
+            return Err(format!("a new mount shows {shown:#?}, the bucket has {there:#?}"));
+        }
+        let left = self.machines[1].user().far.backlog().files;
+        if left == 0 { Ok(()) } else { Err(format!("{left} files that were only read are dirty")) }
+    }
+
+    /// Files of the bucket.
+    fn in_bucket(&self) -> Tree {
+        let world = self.sim.world();
+        let is_file = |key: &str| !key.ends_with('/') && !key.starts_with(".margay-tmp/");
+        let files = world.store.objects.iter().filter(|(key, _)| is_file(key));
+        files.map(|(key, object)| (key.clone(), String::from_utf8_lossy(&object.body).into_owned())).collect()
+    }
+}
+
+fn object(content: &str) -> Object {
+    Object { body: Bytes::copy_from_slice(content.as_bytes()), headers: BTreeMap::new() }
+}

@@ -1,0 +1,307 @@
+//! The world of a seed: time, the requests that wait for the store, the bucket, and what must hold.
+//!
+//! Why:        threads and runtimes are those of the real program. What they share with the world goes through here: a request waits
+//!             until the seed lets it arrive, and time moves when the seed moves it. Between two decisions every thread of this
+//!             process sleeps (`rest`), so that one seed gives one run but for races within one step.
+//! Locking:    one mutex for everything; nothing is called under it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use margay_client::ClientError;
+use margay_client::client::Ask;
+use margay_client::upstream::{Carried, Carrier};
+use margay_env::real::RealClock;
+use margay_env::{Clock, Timestamp};
+use nix::sys::resource::{UsageWho, getrusage};
+use tokio::sync::oneshot;
+
+use crate::oracle::Oracle;
+use crate::store::{Outcome, Store, refused};
+
+/// Real time within which all threads come to rest.
+const REST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Shorter sleeps take no time: they are pauses of threads that let others go first.
+const SLEEP_MIN: Duration = Duration::from_millis(20);
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) mount: usize,
+    process: usize,
+    number: u64,
+    pub(crate) ask: Ask,
+    answer: oneshot::Sender<Outcome>,
+    /// It has arrived once, and will arrive again.
+    pub(crate) arrived: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) oracle: Oracle,
+    pub(crate) parked: Vec<Parked>,
+    now: Duration,
+    dead: BTreeSet<usize>,
+    requests: u64,
+    /// Probes wait as other requests do.
+    pub(crate) probes_wait: bool,
+}
+
+pub(crate) struct Sim {
+    world: Mutex<World>,
+    moved: Condvar,
+    threads: Mutex<BTreeMap<u32, File>>,
+}
+
+impl std::fmt::Debug for Sim {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("a simulated bucket")
+    }
+}
+
+/// What happens to a request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    Lost,
+    /// Executed, and the answer is lost.
+    Unanswered,
+    /// Executed, and it arrives once more later.
+    Repeated,
+    Busy,
+}
+
+fn name_of(ask: &Ask) -> String {
+    let copy = ask.headers.iter().find(|(name, _)| name.as_str() == "x-amz-copy-source");
+    let from = copy.map(|(_, from)| format!(" from {}", from.to_str().unwrap())).unwrap_or_default();
+    let condition = ask.headers.iter().find(|(name, _)| name.as_str().starts_with("if-"));
+    let condition = condition.map(|(name, value)| format!(" {name} {}", value.to_str().unwrap())).unwrap_or_default();
+    let keys = std::str::from_utf8(&ask.body).unwrap_or_default().split("<Key>").skip(1);
+    let keys: Vec<&str> = keys.filter_map(|rest| Some(rest.split_once("</Key>")?.0)).collect();
+    let body = if keys.is_empty() { String::from_utf8_lossy(&ask.body).into_owned() } else { keys.join(" ") };
+    format!("{} {}{} {body}{from}{condition}", ask.method, ask.key, if ask.key.is_empty() { &*ask.query } else { "" })
+}
+
+fn nobody_knows(ask: &Ask) -> ClientError {
+    ClientError::Timeout { request: name_of(ask), seconds: 30 }
+}
+
+impl Sim {
+    pub(crate) fn new(oracle: Oracle, store: Store) -> Arc<Sim> {
+        let (parked, dead) = (Vec::new(), BTreeSet::new());
+        let world =
+            World { store, oracle, parked, now: Duration::from_secs(1000), dead, requests: 0, probes_wait: false };
+        Arc::new(Sim { world: Mutex::new(world), moved: Condvar::new(), threads: Mutex::default() })
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn tell(&self, line: String) {
+        self.world().oracle.tell(line);
+    }
+
+    pub(crate) fn advance(&self, length: Duration) {
+        self.world().now += length;
+        self.moved.notify_all();
+    }
+
+    pub(crate) fn is_dead(&self, process: usize) -> bool {
+        self.world().dead.contains(&process)
+    }
+
+    /// The process has ended: what it sent and did not arrive never does, and it gets no more answers.
+    pub(crate) fn end(&self, process: usize) {
+        let mut world = self.world();
+        world.dead.insert(process);
+        world.parked.retain(|one| one.process != process);
+        drop(world);
+        self.moved.notify_all();
+    }
+
+    /// Waits until every other thread of this process sleeps.
+    pub(crate) fn rest(&self) {
+        let (clock, mut tries) = (RealClock::new(), 0u32);
+        let began = clock.monotonic();
+        while !self.is_at_rest() {
+            tries += 1;
+            if tries > 20 {
+                std::thread::sleep(Duration::from_micros(20));
+            } else {
+                std::thread::yield_now();
+            }
+            assert!(clock.monotonic() - began < REST_TIME_MAX, "threads do not come to rest");
+        }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the threads of this process are told by the kernel")]
+    fn is_at_rest(&self) -> bool {
+        // A thread that wakes another one and sleeps afterwards is counted.
+        let before = switches();
+        let own = own_thread();
+        let mut threads = self.threads.lock().unwrap();
+        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+        let mut living = BTreeSet::new();
+        for task in tasks {
+            let Some(thread) = task.ok().and_then(|task| task.file_name().to_str()?.parse().ok()) else { return false };
+            living.insert(thread);
+        }
+        threads.retain(|thread, _| living.contains(thread));
+        for thread in living.into_iter().filter(|thread| *thread != own) {
+            let file = match threads.entry(thread) {
+                std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    match File::open(format!("/proc/self/task/{thread}/stat")) {
+                        Ok(file) => place.insert(file),
+                        // It has ended.
+                        Err(_) => return false,
+                    }
+                }
+            };
+            let mut stat = [0; 128];
+            let Ok(len) = file.read_at(&mut stat, 0) else { return false };
+            let state = stat[..len].iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+            if state != Some(&b'S') {
+                return false;
+            }
+        }
+        switches() == before
+    }
+
+    /// Lets a waiting request arrive.
+    pub(crate) fn arrive(&self, at: usize, fate: Fate, age: usize) {
+        let mut world = self.world();
+        let mut one = world.parked.remove(at);
+        let line = format!("{fate:?} {age} of {}: {}", one.mount, name_of(&one.ask));
+        let outcome = match fate {
+            Fate::Lost => Err(nobody_knows(&one.ask)),
+            Fate::Busy => Err(refused(&one.ask, 503, "SlowDown")),
+            Fate::Answered | Fate::Unanswered | Fate::Repeated => world.execute(&one.ask, age, &line),
+        };
+        let shown = match &outcome {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.kind(),
+        };
+        world.oracle.tell(format!("{line} -> {shown}"));
+        if fate == Fate::Repeated {
+            one.arrived = true;
+            world.parked.push(one);
+            return;
+        }
+        let outcome = if fate == Fate::Unanswered { Err(nobody_knows(&one.ask)) } else { outcome };
+        drop(world);
+        // Who asked may have ended.
+        let _ = one.answer.send(outcome);
+    }
+
+    /// Another client's change of the bucket.
+    pub(crate) fn change(&self, line: String, change: impl FnOnce(&mut crate::store::Objects)) {
+        let mut world = self.world();
+        world.oracle.tell(line.clone());
+        world.store.change(change);
+        let World { store, oracle, .. } = &mut *world;
+        oracle.look(&line, &store.objects);
+    }
+}
+
+impl World {
+    pub(crate) fn execute(&mut self, ask: &Ask, age: usize, why: &str) -> Outcome {
+        let outcome = self.store.execute(ask, age);
+        self.oracle.look(why, &self.store.objects);
+        outcome
+    }
+
+    /// In an order that does not depend on threads.
+    pub(crate) fn sort(&mut self) {
+        self.parked.sort_by_cached_key(|one| (one.mount, name_of(&one.ask), one.number));
+    }
+}
+
+/// How often threads of this process went to sleep.
+fn switches() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    usage.voluntary_context_switches()
+}
+
+fn own_thread() -> u32 {
+    nix::unistd::gettid().as_raw().cast_unsigned()
+}
+
+/// What one process reaches the bucket by.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) sim: Arc<Sim>,
+    pub(crate) mount: usize,
+    pub(crate) process: usize,
+}
+
+/// Requests of a probe, and of the tidying that follows it.
+fn is_of_probe(ask: &Ask) -> bool {
+    ask.key.ends_with("-probe")
+        || ask.key.ends_with("-probe-copy")
+        || ask.key.ends_with("-probe-parts")
+        || ask.query.contains("prefix=.margay-tmp")
+}
+
+impl Carrier for Line {
+    fn carry(&self, ask: &Ask) -> Carried {
+        let mut world = self.sim.world();
+        if world.dead.contains(&self.process) {
+            return Box::pin(std::future::pending());
+        }
+        let is_probe = is_of_probe(ask) || ask.body.windows(6).any(|some| some == b"-probe");
+        if is_probe && !world.probes_wait {
+            let outcome = world.execute(ask, 0, "probe");
+            return Box::pin(std::future::ready(outcome));
+        }
+        let (answer, arrives) = oneshot::channel();
+        world.requests += 1;
+        let (mount, process, number) = (self.mount, self.process, world.requests);
+        world.parked.push(Parked { mount, process, number, ask: ask.clone(), answer, arrived: false });
+        Box::pin(async move {
+            match arrives.await {
+                Ok(outcome) => outcome,
+                // The process has ended.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    fn pause(&self, _length: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        // The seed decides when the next attempt arrives.
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The clock of one process.
+#[derive(Debug)]
+pub(crate) struct SeedClock {
+    pub(crate) sim: Arc<Sim>,
+    pub(crate) process: usize,
+}
+
+impl Clock for SeedClock {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.monotonic().as_nanos()).unwrap();
+        Timestamp(1_790_000_000_000_000_000 + since)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.sim.world().now
+    }
+
+    fn sleep(&self, length: Duration) {
+        if length < SLEEP_MIN {
+            return;
+        }
+        let mut world = self.sim.world();
+        let until = world.now + length;
+        while world.now < until && !world.dead.contains(&self.process) {
+            world = self.sim.moved.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+}
