@@ -5,6 +5,7 @@
 //!             keys), `credentials` (where keys come from), `xml`, `condition`, `list_query`, `encode`; above them `calls` (connection pool) and `retry`, then `bucket`
 //!             (blocking calls), `disk` (files in a bucket) and `upstream` (limited concurrency, ranges, multipart
 //!             uploads).
+//!             `fuzzing` feeds what a store answers.
 //! Invariants: C1 `client` and the modules below it send only what was requested: no retries, no second connection.
 //!             C2 a secret is never shown, and no error contains one.
 //! Not here:   the content of files (margay-volume).
@@ -19,6 +20,8 @@ pub mod disk;
 mod encode;
 pub mod endpoint;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod list_query;
 pub mod payload;
 mod retry;

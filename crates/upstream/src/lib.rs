@@ -15,6 +15,8 @@ mod below;
 mod bytes;
 mod evict;
 pub mod far;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod list;
 mod packed;
 mod pages;
