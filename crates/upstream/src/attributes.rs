@@ -76,12 +76,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(format!("{USER}{name}"))?.to_str().ok()
 }
 
+/// Whether some file can have this mode; without a kind it is a regular one.
+fn is_valid(mode: &u32) -> bool {
+    let kind = mode & MODE_KIND;
+    *mode <= MODE_MAX && (kind == 0 || MODE_KINDS.contains(&kind))
+}
+
 /// `mode`: octal with a leading 0; decimal if it is a valid `st_mode`; else octal.
 fn parse_mode(text: &str) -> Option<u32> {
-    let is_valid = |mode: &u32| {
-        let kind = mode & MODE_KIND;
-        *mode <= MODE_MAX && (kind == 0 || MODE_KINDS.contains(&kind))
-    };
     let octal = || u32::from_str_radix(text, 8).ok().filter(is_valid);
     if text.starts_with('0') {
         return octal();
@@ -111,7 +113,7 @@ fn listed<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn mode_of(headers: &HeaderMap) -> Option<u32> {
-    let octal = |name| u32::from_str_radix(text(headers, name)?, 8).ok().filter(|mode| *mode <= MODE_MAX);
+    let octal = |name| u32::from_str_radix(text(headers, name)?, 8).ok().filter(is_valid);
     let link = headers.contains_key(format!("{USER}{TARGET}")).then_some(MODE_SYMLINK | 0o777);
     let plain = octal("file-permissions").or_else(|| parse_mode(text(headers, "mode")?));
     link.or(plain).or_else(|| parse_mode(listed(headers, "mode")?)).or_else(|| octal("goog-reserved-posix-mode"))
