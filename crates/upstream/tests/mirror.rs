@@ -13,6 +13,8 @@ mod epochs;
 mod faults;
 #[path = "mirror/fresh.rs"]
 mod fresh;
+#[path = "mirror/headers.rs"]
+mod headers;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
 #[path = "mirror/multipart.rs"]

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use http::Method;
 use md5::{Digest, Md5};
 
+use crate::headers::{decoded, holds, metadata};
 use crate::listen::{Answer, answer, refusal, text};
-use crate::store::{Object, State, decoded, holds, metadata};
+use crate::store::{Object, State};
 
 /// An upload in parts that has not ended.
 pub(crate) struct Upload {

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use margay_client::Target;
 use md5::{Digest, Md5};
 
+use crate::headers::{decoded, holds, metadata};
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
 use crate::multipart::Upload;
 
@@ -118,31 +119,6 @@ impl Object {
         let id = self.headers.get("x-amz-meta-margay-w")?;
         id.rsplit_once('-').map(|(file, _)| file.to_owned())
     }
-}
-
-pub(crate) fn holds(headers: &HeaderMap, there: Option<&Object>) -> bool {
-    let etag = there.map(Object::etag);
-    text(headers, "if-match").is_none_or(|wanted| etag.as_deref() == Some(wanted))
-        && text(headers, "if-none-match").is_none_or(|_| etag.is_none())
-}
-
-pub(crate) fn metadata(headers: &HeaderMap) -> BTreeMap<String, String> {
-    let kept = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-") || *name == "content-type");
-    kept.map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned())).collect()
-}
-
-pub(crate) fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap() as u8;
-                digit() * 16 + digit()
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).unwrap()
 }
 
 impl Store {
