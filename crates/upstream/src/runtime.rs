@@ -94,6 +94,15 @@ impl Requests {
     }
 }
 
+/// Runs a future that waits for locks of the volume. Others may hold them while they wait for requests, so what else this thread
+/// has to do goes to another one.
+pub(crate) async fn alone<T>(future: impl Future<Output = T>) -> T {
+    match is_of_requests() {
+        true => tokio::task::block_in_place(|| Handle::current().block_on(future)),
+        false => future.await,
+    }
+}
+
 impl Drop for Requests {
     /// An opening that failed may drop them on a thread of another runtime, which must not wait for this one.
     fn drop(&mut self) {

@@ -19,6 +19,7 @@ use super::request::{Sent, Unsent};
 use crate::attributes::write_id_of;
 use crate::list::parse_etag;
 use crate::plan::{Action, PlannedRequest, Required};
+use crate::runtime::alone;
 use crate::tracked::{MARKER, commit, content_of, dirty_write, object_gone};
 
 impl Sender {
@@ -186,7 +187,7 @@ impl Sender {
         tracing::warn!(key = local, "removed or replaced in the bucket, and only renamed here: removed here too");
         let condition = WriteCondition::Matches(vec![entry.etag]);
         let gone = DeleteRequest { condition, ..DeleteRequest::of(&local) };
-        match self.volume.delete_object(&self.bucket, &gone).await {
+        match alone(self.volume.delete_object(&self.bucket, &gone)).await {
             // Somebody here was faster.
             Ok(_) | Err(margay_volume::Error::NoSuchKey | margay_volume::Error::PreconditionFailed) => {}
             Err(error) => return Err(Unsent::Local(error.to_string())),
@@ -209,7 +210,7 @@ impl Sender {
         let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
         for number in 1..100u32 {
             let aside = format!("{local}{}", self.mark(number));
-            match self.volume.rename(&self.bucket, &local, &aside, &WriteCondition::Absent).await {
+            match alone(self.volume.rename(&self.bucket, &local, &aside, &WriteCondition::Absent)).await {
                 Ok(_) => {
                     tracing::warn!(key = request.key, kept_as = aside, "changed here and in the bucket: both are kept");
                     self.conflicts.lock().push(aside);
