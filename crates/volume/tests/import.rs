@@ -133,3 +133,58 @@ fn an_evicted_file_has_no_bytes_here() {
     }
     assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
 }
+
+#[test]
+fn what_is_kept_is_counted_and_let_go() {
+    let world = World::new(EMBEDDED);
+    for bucket in ["b", "kept"] {
+        wait(world.volume.create_bucket(bucket)).unwrap();
+    }
+    let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let root = mount.root();
+    world.put("b", "x", &[1; 2000]).unwrap();
+    let keep = |name: &str, is_state: &dyn Fn() -> bool| {
+        let ino = mount.lookup(root, &posix::Name::Plain("x".to_owned())).unwrap().ino;
+        let named = NamedFile { directory: root, sort_name: "x", ino };
+        world.volume.keep(named, ("kept", name), |_| is_state(), &[]).unwrap()
+    };
+    let usage = |bucket: &str| wait(world.volume.usage(bucket)).unwrap();
+    assert!(!keep("one", &|| false), "it has another state");
+    assert!(keep("one", &|| true));
+    assert!(!keep("one", &|| true), "the name is taken");
+    let changed = || {
+        world.put("b", "x", &[3; 1000]).unwrap();
+        true
+    };
+    assert!(!keep("two", &changed), "it was changed after the look");
+    assert_eq!(usage("kept"), Usage { objects: 1, bytes: 2000, versions: 0 });
+    assert_eq!((world.get("kept", "one").unwrap(), world.get("b", "x").unwrap()), (vec![1; 2000], vec![3; 1000]));
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+    assert!(world.volume.let_go("kept", "one", &[]).unwrap());
+    assert!(!world.volume.let_go("kept", "one", &[]).unwrap(), "it is gone");
+    assert_eq!((usage("kept"), usage("b").bytes), (Usage { objects: 0, bytes: 0, versions: 0 }, 1000));
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn a_directory_goes_when_nothing_is_in_it() {
+    let world = World::new(EMBEDDED);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let root = mount.root();
+    let [full, empty] = ["full/", "empty/"].map(|name| entry(&world, name, 0));
+    let links = || mount.attributes(root).unwrap().links;
+    let alone = links();
+    assert!(world.volume.import("b", root, &[full.clone(), empty.clone()], &[]).unwrap());
+    assert!(world.volume.import("b", full.ino, &[entry(&world, "f", 0)], &[]).unwrap());
+    assert_eq!(links(), alone + 2);
+    let goes = |name: &str, ino| world.volume.import_over("b", root, &[(name.to_owned(), ino)], &[], &[]).unwrap();
+    assert!(!goes("full/", full.ino), "something is in it");
+    assert!(!goes("empty/", full.ino), "another one has the name");
+    assert!(!goes("absent/", full.ino));
+    assert!(goes("empty/", empty.ino));
+    assert_eq!(links(), alone + 1);
+    assert!(mount.lookup(root, &posix::Name::Plain("empty".to_owned())).is_err());
+    assert_eq!(world.get("b", "full/f").unwrap(), b"");
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
