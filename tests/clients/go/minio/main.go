@@ -192,7 +192,7 @@ func metadata() error {
 
 // A listing has the metadata and tags of each object, as at MinIO.
 func listedMetadata() error {
-	tagged := map[string]string{"a": "1", "b c": "d&e"}
+	tagged := map[string]string{"a": "1", "b c": "d+e"}
 	options := minio.PutObjectOptions{ContentType: "text/html", UserMetadata: map[string]string{"mode": "0100644", "Long-name": "<&>"}, UserTags: tagged}
 	if err := put("listed/tagged", []byte("x"), options); err != nil {
 		return err
