@@ -43,10 +43,9 @@ fn a_far_bucket_is_a_file_system() {
         return;
     }
     let world = World::new();
-    let file = server::body(world.folder.path(), "body", 3 << 20);
-    world.server.client(&["put", file.to_str().unwrap(), "s3://bucket/sub/there/already"]);
+    let already = world.put("there/already", 3 << 20);
     let far = world.mount("cache");
-    assert!(fs::read(far.path.join("there/already")).unwrap() == fs::read(&file).unwrap());
+    assert!(fs::read(far.path.join("there/already")).unwrap() == already);
     fill(&far.path.join("tree"), 60);
     fs::set_permissions(far.path.join("tree/1"), fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("tree/1", far.path.join("link")).unwrap();
@@ -70,7 +69,7 @@ fn a_far_bucket_is_a_file_system() {
     let far = world.mount("other-cache");
     fs::write(far.path.join("moved/2"), content(2)).unwrap();
     check(&far.path.join("moved"), 60);
-    let mut expected = fs::read(&file).unwrap();
+    let mut expected = already;
     expected[1 << 20] = b'!';
     assert!(fs::read(far.path.join("here/already")).unwrap() == expected);
     let found = fs::metadata(far.path.join("moved/1")).unwrap();
@@ -150,11 +149,7 @@ fn what_others_do_in_the_bucket_is_seen() {
         return;
     }
     let world = World::new();
-    let put = |name: &str, bytes: usize| {
-        let file = server::body(world.folder.path(), "body", bytes);
-        world.server.client(&["put", file.to_str().unwrap(), &format!("s3://bucket/sub/{name}")]);
-        fs::read(file).unwrap()
-    };
+    let put = |name: &str, bytes: usize| world.put(name, bytes);
     put("old", 1000);
     put("gone", 1000);
     let far = world.mount("cache");

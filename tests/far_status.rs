@@ -240,10 +240,7 @@ fn conflicts_are_known_after_a_restart() {
         return;
     }
     let world = World::new();
-    let put = |bytes| {
-        let file = server::body(world.folder.path(), "body", bytes);
-        world.server.client(&["put", file.to_str().unwrap(), "s3://bucket/sub/dir/file"]);
-    };
+    let put = |bytes| drop(world.put("dir/file", bytes));
     put(100);
     let proxy = Proxy::start(&world.server.endpoint);
     let far = world.mount_at("cache", &proxy.endpoint);

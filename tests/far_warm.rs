@@ -70,11 +70,7 @@ fn what_was_warmed_is_read_without_the_bucket() {
         return;
     }
     let world = World::new();
-    let put = |name: &str, bytes: usize| {
-        let file = server::body(world.folder.path(), "body", bytes);
-        world.server.client(&["put", file.to_str().unwrap(), &format!("s3://bucket/sub/{name}")]);
-        fs::read(file).unwrap()
-    };
+    let put = |name: &str, bytes: usize| world.put(name, bytes);
     let one = put("tree/one", 900_000);
     let two = put("tree/deep/two", 1 << 20);
     put("large", 5 << 20);

@@ -73,6 +73,13 @@ impl World {
         far
     }
 
+    /// Puts an object of so many bytes into the mounted directory, as another client; returns its content.
+    pub(crate) fn put(&self, name: &str, bytes: usize) -> Vec<u8> {
+        let file = super::body(self.folder.path(), "body", bytes);
+        self.server.client(&["put", file.to_str().unwrap(), &format!("s3://bucket/sub/{name}")]);
+        fs::read(file).unwrap()
+    }
+
     pub(crate) fn keys(&self, prefix: &str) -> String {
         self.server.client(&["ls", &format!("s3://bucket/{prefix}")])
     }

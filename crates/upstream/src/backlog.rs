@@ -5,7 +5,6 @@
 //! Not here:   sending, texts for a terminal.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 
 use crate::reason::code_of;
-use crate::tracked::{File, Files, Paths};
+use crate::tracked::{File, Files, Paths, visit_rows};
 
 /// Failures that are told.
 const FAILURES_MAX: usize = 10;
@@ -136,17 +135,15 @@ pub(crate) type ConflictName = (Ino, String);
 
 /// Names that conflicts have made, as far as their directories are here; reads every name.
 pub(crate) fn conflict_names(engine: &dyn Engine) -> Result<Vec<ConflictName>, EngineError> {
-    let (mut names, mut damaged) = (Vec::new(), None);
-    let (start, end) = key::all_entries();
-    engine.scan(&start, &end, &mut |row| {
-        match key::parse_entry(row.key) {
-            Ok((directory, name)) if is_conflict(name) => names.push((directory, name.to_owned())),
-            Ok(_) => {}
-            Err(error) => damaged = Some(EngineError::Corrupt(error.to_string())),
+    let mut names = Vec::new();
+    visit_rows(engine, &key::all_entries(), |key, _| {
+        let (directory, name) = key::parse_entry(key)?;
+        if is_conflict(name) {
+            names.push((directory, name.to_owned()));
         }
-        ControlFlow::Continue(())
+        Ok(())
     })?;
-    damaged.map_or(Ok(names), Err)
+    Ok(names)
 }
 
 /// Their keys in the volume.

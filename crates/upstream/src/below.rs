@@ -6,27 +6,25 @@
 //! Locking:    the table of files, for one look at what is below.
 //! Not here:   waiting for one file or for everything (far).
 
-use std::sync::atomic::Ordering;
-
 use margay_rows::Ino;
 
 use crate::backlog::{Backlog, backlog_below};
-use crate::far::{Far, LOOK_EVERY, NotSent, PATIENCE};
+use crate::far::{Far, LOOK_EVERY};
+use crate::patience::{NotSent, Patience};
 use crate::tracked::Files;
 
 impl Far {
     /// Sends what is below a directory by its number, and blocks until the bucket has what was there at the call; `progress`
     /// as for `flush`. What was refused is tried again at once.
     pub fn send_below(&self, directory: u64, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
-        let (sequence, directory) = {
+        let (sequence, directory, mut patience) = {
             let mut files = self.tracked.files.lock();
             for ino in self.below(&mut files, Ino(directory)) {
                 files.send_again(ino);
             }
-            (files.sequence, Ino(directory))
+            (files.sequence, Ino(directory), Patience::begin(&self.tracked, &files))
         };
         self.tracked.wake.notify_one();
-        let (mut last, mut since) = (None, self.env.clock.monotonic());
         loop {
             let mut files = self.tracked.files.lock();
             let mut left = self.below(&mut files, directory);
@@ -42,16 +40,7 @@ impl Far {
             if let Some((_, why)) = failures.iter().find(|(is_refused, _)| *is_refused) {
                 return Err(NotSent::Refused(why.clone()));
             }
-            if let Some(why) = self.tracked.broken.get() {
-                return Err(NotSent::Broken(why.clone()));
-            }
-            let now = Some(self.tracked.answers.load(Ordering::Relaxed));
-            if now != last {
-                (last, since) = (now, files.now());
-            } else if files.now().saturating_sub(since) > PATIENCE {
-                let (seconds, why) = (PATIENCE.as_secs(), failures.into_iter().next());
-                return Err(why.map_or(NotSent::Unanswered, |(_, why)| NotSent::Failing { seconds, why }));
-            }
+            patience.look(&self.tracked, &files, || failures.into_iter().next().map(|(_, why)| why))?;
             self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
             let backlog = backlog_below(&files, &left);
             drop(files);

@@ -6,7 +6,6 @@
 //! Not here:   what is left (backlog), mounting, the command line.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,13 +21,12 @@ use crate::backlog::{Backlog, backlog_of, conflict_keys, conflict_names, forgive
 use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::list::Listing;
+use crate::patience::{NotSent, Patience};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
 use crate::tracked::{EPOCHS_MAX, KEPT, Lister, Paths, Tracked};
 use crate::watch::watch;
 
-/// Time without progress after which somebody who waits is told why.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often progress is looked at.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -64,23 +62,6 @@ pub struct CacheOptions {
     /// Half of it for what was written, half for what was fetched. While that much is not sent yet, writers wait; a file
     /// that is open and was not closed since it was written does not count, since it is sent when it is closed.
     pub bytes_max: u64,
-}
-
-/// Why waiting ended before everything was sent.
-#[derive(Debug, thiserror::Error)]
-pub enum NotSent {
-    #[error("the bucket refuses a change: {0}")]
-    Refused(String),
-    #[error("the bucket does not answer; what was written is kept here")]
-    Unanswered,
-    #[error("the bucket has not taken a change for {seconds} s: {why}; what was written is kept here")]
-    Failing { seconds: u64, why: String },
-    #[error("it was stopped; what was written is kept here")]
-    Stopped,
-    #[error(
-        "sending has ended by a fault of the program ({0}); what was written is kept here: unmount and mount again"
-    )]
-    Broken(String),
 }
 
 #[derive(Debug)]
@@ -221,17 +202,9 @@ impl Far {
         };
         // The bucket has it.
         let Some(synced) = synced else { return Ok(()) };
-        let (mut last, mut since) = (None, files.now());
+        let mut patience = Patience::begin(&self.tracked, &files);
         while files.epochs.len() >= EPOCHS_MAX {
-            if let Some(why) = self.tracked.broken.get() {
-                return Err(NotSent::Broken(why.clone()));
-            }
-            let now = Some(self.tracked.answers.load(Ordering::Relaxed));
-            if now != last {
-                (last, since) = (now, files.now());
-            } else if files.now().saturating_sub(since) > PATIENCE {
-                return Err(NotSent::Unanswered);
-            }
+            patience.look(&self.tracked, &files, || None)?;
             self.tracked.wake.notify_one();
             self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
         }
@@ -259,7 +232,7 @@ impl Far {
         self.tracked.wake.notify_one();
         // With many threads in fsync, each is woken by its own file alone.
         let settled = self.tracked.settled.of(file);
-        let (mut last, mut since) = (None, files.now());
+        let mut patience = Patience::begin(&self.tracked, &files);
         loop {
             let (lacks, refused) = match file {
                 Some(ino) => files.lacks_of(ino, sequence),
@@ -271,18 +244,8 @@ impl Far {
             if let Some(refused) = refused {
                 return Err(NotSent::Refused(refused));
             }
-            // Not the number of files: others may be written all the time.
-            if let Some(why) = self.tracked.broken.get() {
-                return Err(NotSent::Broken(why.clone()));
-            }
-            let now = Some(self.tracked.answers.load(Ordering::Relaxed));
-            if now != last {
-                (last, since) = (now, files.now());
-            } else if files.now().saturating_sub(since) > PATIENCE {
-                let why = files.table.failing().find_map(|(_, one)| one.failure.clone());
-                let seconds = PATIENCE.as_secs();
-                return Err(why.map_or(NotSent::Unanswered, |why| NotSent::Failing { seconds, why }));
-            }
+            let failing = || files.table.failing().find_map(|(_, one)| one.failure.clone());
+            patience.look(&self.tracked, &files, failing)?;
             settled.wait_for(&mut files, LOOK_EVERY);
             drop(files);
             if !goes_on() {

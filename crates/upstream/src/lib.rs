@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod list;
 mod packed;
 mod pages;
+mod patience;
 pub mod plan;
 pub mod reason;
 mod refresh;
@@ -32,5 +33,6 @@ mod words;
 mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest};
-pub use self::far::{CacheOptions, Far, FarOptions, Fsync, NotSent};
+pub use self::far::{CacheOptions, Far, FarOptions, Fsync};
+pub use self::patience::NotSent;
 pub use self::send::PartSizes;

@@ -7,6 +7,10 @@
 mod attributes;
 #[path = "mirror/cache.rs"]
 mod cache;
+#[path = "mirror/chance.rs"]
+mod chance;
+#[path = "mirror/encoded.rs"]
+mod encoded;
 #[path = "mirror/epochs.rs"]
 mod epochs;
 #[path = "mirror/faults.rs"]
@@ -29,33 +33,18 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chance::{Chance, number};
 use margay_env::Clock;
 use margay_env::real::RealClock;
 use margay_volume::posix::*;
 use store::{Lists, Store};
 use world::*;
 
-/// Numbers by a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn of<'a>(&mut self, names: &[&'a str]) -> &'a str {
-        names[self.below(names.len() as u64) as usize]
-    }
-}
-
 /// Changes, losses and ends of the process; then the bucket has what is here, and a new cache shows it.
 fn mirrored(seed: u64, mut cache: Cache) {
     let (store, mut target) = runtime().block_on(Store::start());
     println!("seed {seed}");
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut chance = Chance::by(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 20, 5][(seed % 3) as usize], seed);
     store.set_lists([Lists::Metadata, Lists::Nothing, Lists::Refusal, Lists::Metadata][(seed / 3 % 4) as usize]);
@@ -135,7 +124,7 @@ fn a_bucket_gets_what_a_mount_changes() {
 fn shared_with_another(seed: u64) {
     println!("seed {seed} with another client");
     let (store, mut target) = runtime().block_on(Store::start());
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut chance = Chance::by(seed);
     let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 10][(seed % 2) as usize], seed);

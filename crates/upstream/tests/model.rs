@@ -20,6 +20,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
+#[path = "mirror/chance.rs"]
+mod chance;
+#[path = "mirror/encoded.rs"]
+mod encoded;
 #[path = "model/machine.rs"]
 mod machine;
 #[path = "model/oracle.rs"]
@@ -31,12 +35,10 @@ mod sim;
 #[path = "model/store.rs"]
 mod store;
 
+use chance::number;
+
 /// Seeds that fail before the rest is left out.
 const FAILURES_MAX: usize = 3;
-
-fn number(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
-}
 
 #[test]
 fn two_mounts_and_a_client_lose_nothing() {

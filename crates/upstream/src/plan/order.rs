@@ -19,6 +19,13 @@ pub struct Bounds {
     pub epoch_end: Option<Sequence>,
 }
 
+impl Bounds {
+    /// Whether an earlier epoch has to be done first (W6).
+    pub fn is_later(&self, changed: Sequence) -> bool {
+        self.epoch_end.is_some_and(|end| changed > end)
+    }
+}
+
 struct Plan<'a> {
     bounds: Bounds,
     files: HashMap<FileNumber, &'a Dirty>,
@@ -64,15 +71,10 @@ pub fn plan(dirty: &[Dirty], bounds: Bounds, in_progress: &[&PlannedRequest], te
 }
 
 impl<'a> Plan<'a> {
-    /// Whether an earlier epoch has to be done first (W6).
-    fn is_later(&self, changed: Sequence) -> bool {
-        self.bounds.epoch_end.is_some_and(|end| changed > end)
-    }
-
     /// For each file whose key another one still needs, which one (W4).
     fn waits(&self) -> Waits {
         let mut waits = Waits::new();
-        for one in self.files.values().filter(|one| one.lacks() && !self.is_later(one.changed)) {
+        for one in self.files.values().filter(|one| one.lacks() && !self.bounds.is_later(one.changed)) {
             let Some(local) = &one.local else { continue };
             if let Some(occupant) = self.occupants.get(local.key.as_str())
                 && occupant.is_needed
@@ -87,7 +89,7 @@ impl<'a> Plan<'a> {
     /// Files that are due, and those that they wait for, oldest first.
     fn due(&self, waits: &Waits) -> Vec<&'a Dirty> {
         let mut due = HashSet::new();
-        for one in self.files.values().filter(|one| one.is_due && !self.is_later(one.changed)) {
+        for one in self.files.values().filter(|one| one.is_due && !self.bounds.is_later(one.changed)) {
             let mut next = Some(one.file);
             while let Some(file) = next
                 && due.insert(file)
@@ -174,12 +176,12 @@ impl<'a> Plan<'a> {
     }
 
     fn removals(&mut self, dirty: &'a [Dirty]) {
-        let lacking = dirty.iter().filter(|one| one.lacks() && !self.is_later(one.changed));
+        let lacking = dirty.iter().filter(|one| one.lacks() && !self.bounds.is_later(one.changed));
         let wanted: HashSet<&str> =
             lacking.filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
         for one in dirty.iter().filter(|one| one.is_due) {
             for (key, etag, since) in one.removals() {
-                let waits = self.bounds.first_write.is_some_and(|first| first <= since) || self.is_later(since);
+                let waits = self.bounds.first_write.is_some_and(|first| first <= since) || self.bounds.is_later(since);
                 if waits || wanted.contains(key) || self.is_touched(key) {
                     continue;
                 }

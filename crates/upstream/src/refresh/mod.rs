@@ -15,7 +15,6 @@
 mod compare;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
@@ -27,7 +26,7 @@ use margay_rows::{Ino, key};
 use self::compare::Difference;
 use crate::list::{Found, Gone, Listing, Rows};
 use crate::pages::{Line, Listed};
-use crate::tracked::{commit, entry_at, object_row, rows_of_object};
+use crate::tracked::{commit, entry_at, object_row, rows_of_object, visit_rows};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
@@ -194,18 +193,11 @@ impl Listing {
     fn differing(&self, compared: &mut Compared) -> Result<Vec<String>, String> {
         let there = &compared.there;
         let mut here = BTreeMap::new();
-        let ((start, end), mut damaged) = (key::entries(compared.directory), None);
-        let read = self.tracked.below.scan(&start, &end, &mut |row| {
-            match key::parse_entry(row.key).and_then(|(_, name)| Ok((name.to_owned(), Entry::decode(row.value)?))) {
-                Ok((name, entry)) => drop(here.insert(name, entry)),
-                Err(error) => damaged = Some(error.to_string()),
-            }
-            ControlFlow::Continue(())
+        let read = visit_rows(&*self.tracked.below, &key::entries(compared.directory), |key, value| {
+            here.insert(key::parse_entry(key)?.1.to_owned(), Entry::decode(value)?);
+            Ok(())
         });
         read.map_err(|error| error.to_string())?;
-        if let Some(damaged) = damaged {
-            return Err(damaged);
-        }
         let touched = self.tracked.files.lock().touched(&compared.path, compared.began);
         let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
         let (mut differing, mut seen, mut empty) = (Vec::new(), Vec::new(), Vec::new());

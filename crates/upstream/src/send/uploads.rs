@@ -7,7 +7,6 @@
 //! Not here:   which parts are sent (parts, ahead).
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::Sender;
 use super::request::Unsent;
-use crate::tracked::commit;
+use crate::tracked::{commit, visit_rows};
 
 /// Parts of open files in progress, of all files.
 const AHEAD_AT_ONCE: usize = 12;
@@ -111,18 +110,12 @@ pub(crate) struct Uploads {
 impl Uploads {
     /// Reads what earlier processes have left.
     pub(crate) fn read(engine: &dyn Engine) -> Result<Uploads, EngineError> {
-        let (mut old, mut damaged) = (Vec::new(), None);
-        let (start, end) = key::all_upstream_uploads();
-        engine.scan(&start, &end, &mut |row| {
-            match key::parse_upstream(row.key).and_then(|number| Ok((number, UpstreamUpload::decode(row.value)?))) {
-                Ok((number, upload)) => old.push((number.0, OpenUpload { key: upload.key, id: upload.id })),
-                Err(error) => damaged = Some(EngineError::Corrupt(error.to_string())),
-            }
-            ControlFlow::Continue(())
+        let mut old = Vec::new();
+        visit_rows(engine, &key::all_upstream_uploads(), |key, value| {
+            let UpstreamUpload { key: object_key, id } = UpstreamUpload::decode(value)?;
+            old.push((key::parse_upstream(key)?.0, OpenUpload { key: object_key, id }));
+            Ok(())
         })?;
-        if let Some(error) = damaged {
-            return Err(error);
-        }
         let next_row = old.iter().map(|(number, _)| number + 1).max().unwrap_or(1).into();
         let ahead = Arc::new(Semaphore::new(AHEAD_AT_ONCE));
         Ok(Uploads { kept: Mutex::default(), placed: Mutex::default(), old: Mutex::new(old), next_row, ahead })

@@ -101,8 +101,7 @@ impl Sender {
             due.extend(files.table.removals());
         }
         // What older writes or epochs hold up needs no plan.
-        let is_later = |file: &File| bounds.epoch_end.is_some_and(|end| file.lacking_since() > end);
-        let is_held_up = |file: &File| file.is_held_up(bounds.first_write) || is_later(file);
+        let is_held_up = |file: &File| file.is_held_up(bounds.first_write) || bounds.is_later(file.lacking_since());
         due.retain(|ino| files.table.get(*ino).is_some_and(|file| !is_held_up(file)));
         if due.is_empty() {
             return Ok(Vec::new());

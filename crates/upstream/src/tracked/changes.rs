@@ -6,15 +6,15 @@
 //! Not here:   what becomes of it (files).
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use margay_env::Timestamp;
 use margay_meta::{Batch, Engine, EngineError, Write};
-use margay_rows::record::{Damaged, DirectoryEntry, Entry, FileEntry};
+use margay_rows::record::{DirectoryEntry, Entry, FileEntry};
 use margay_rows::{Ino, key};
 use margay_volume::ETag;
 use md5::{Digest, Md5};
 
+use super::rows::{damaged, visit_rows};
 use crate::xattrs;
 
 /// A directory, and a sort name in it.
@@ -81,10 +81,6 @@ impl State {
     }
 }
 
-pub(crate) fn damaged(error: Damaged) -> EngineError {
-    EngineError::Corrupt(error.to_string())
-}
-
 impl Changed {
     /// The file or directory under a name; `None` for a name that no bucket has (a hard link).
     pub(crate) fn at((directory, name): (Ino, &str), entry: &Entry) -> Option<Changed> {
@@ -141,16 +137,11 @@ pub(crate) fn visit_entries(
     directory: Ino,
     visit: &mut dyn FnMut(Changed),
 ) -> Result<(), EngineError> {
-    let ((start, end), mut failed) = (key::entries(directory), None);
-    engine.scan(&start, &end, &mut |row| {
-        let read = key::parse_entry(row.key).and_then(|name| Ok(Changed::at(name, &Entry::decode(row.value)?)));
-        match read {
-            Ok(changed) => changed.into_iter().for_each(&mut *visit),
-            Err(error) => failed = Some(damaged(error)),
-        }
-        ControlFlow::Continue(())
-    })?;
-    failed.map_or(Ok(()), Err)
+    visit_rows(engine, &key::entries(directory), |key, value| {
+        let changed = Changed::at(key::parse_entry(key)?, &Entry::decode(value)?);
+        changed.into_iter().for_each(&mut *visit);
+        Ok(())
+    })
 }
 
 /// What the batch changes, if it is committed now, of the entries that `is_entry` tells.

@@ -5,13 +5,12 @@
 //! Not here:   when an epoch ends, and what is kept then (epochs).
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
 
 use margay_meta::{Engine, EngineError};
 use margay_rows::record::UpstreamKept;
 use margay_rows::{Ino, key};
 
-use super::changes::damaged;
+use super::rows::visit_rows;
 
 /// The ends of epochs of which something is left, each the number of its last change.
 #[derive(Debug, Default)]
@@ -19,16 +18,12 @@ pub(crate) struct Epochs(pub(super) BTreeSet<u64>);
 
 impl Epochs {
     pub(super) fn read(engine: &dyn Engine) -> Result<Epochs, EngineError> {
-        let (mut ends, mut failed) = (BTreeSet::new(), None);
-        let (start, end) = key::all_upstream_epochs();
-        engine.scan(&start, &end, &mut |row| {
-            match key::parse_upstream(row.key) {
-                Ok(last) => drop(ends.insert(last.0)),
-                Err(error) => failed = Some(damaged(error)),
-            }
-            ControlFlow::Continue(())
+        let mut ends = BTreeSet::new();
+        visit_rows(engine, &key::all_upstream_epochs(), |key, _| {
+            ends.insert(key::parse_upstream(key)?.0);
+            Ok(())
         })?;
-        failed.map_or(Ok(Epochs(ends)), Err)
+        Ok(Epochs(ends))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -47,16 +42,12 @@ impl Epochs {
 
 /// Kept states by their files, oldest first.
 pub(super) fn read_kept(engine: &dyn Engine) -> Result<HashMap<Ino, Vec<UpstreamKept>>, EngineError> {
-    let (mut kept, mut failed): (HashMap<Ino, Vec<UpstreamKept>>, _) = (HashMap::new(), None);
-    let (start, end) = key::all_upstream_kept();
-    engine.scan(&start, &end, &mut |row| {
-        match key::parse_upstream_kept(row.key).and_then(|ino| Ok((ino, UpstreamKept::decode(row.value)?))) {
-            Ok((ino, one)) => kept.entry(ino).or_default().push(one),
-            Err(error) => failed = Some(damaged(error)),
-        }
-        ControlFlow::Continue(())
+    let mut kept: HashMap<Ino, Vec<UpstreamKept>> = HashMap::new();
+    visit_rows(engine, &key::all_upstream_kept(), |key, value| {
+        kept.entry(key::parse_upstream_kept(key)?).or_default().push(UpstreamKept::decode(value)?);
+        Ok(())
     })?;
-    failed.map_or(Ok(kept), Err)
+    Ok(kept)
 }
 
 /// The name of the bytes of a kept state.

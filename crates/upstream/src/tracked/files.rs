@@ -7,7 +7,6 @@
 //! Locking:    the caller's (tracked).
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +15,11 @@ use margay_meta::{Batch, Engine, EngineError, Write};
 use margay_rows::record::{UpstreamDirty, UpstreamObject};
 use margay_rows::{Ino, key};
 
-use super::changes::{Changed, damaged, entry_at, visit_entries};
+use super::changes::{Changed, entry_at, visit_entries};
 use super::ends::{Epochs, read_kept};
 use super::file::{File, OPEN_SENT_AFTER, SENT_AFTER_MAX};
 use super::paths::Paths;
+use super::rows::{damaged, visit_rows};
 use super::table::Table;
 
 /// A change is sent after this time, unless somebody waits for it: most files change again at once.
@@ -68,18 +68,11 @@ pub(crate) fn object_gone(ino: Ino, object: &UpstreamObject) -> impl Iterator<It
 impl Files {
     /// Reads what is dirty.
     pub(crate) fn read(engine: &dyn Engine, paths: Paths, clock: Arc<dyn Clock>) -> Result<Files, EngineError> {
-        let (mut rows, mut failed) = (Vec::new(), None);
-        let (start, end) = key::all_upstream_dirty();
-        engine.scan(&start, &end, &mut |row| {
-            match key::parse_upstream(row.key).and_then(|ino| Ok((ino, UpstreamDirty::decode(row.value)?))) {
-                Ok(read) => rows.push(read),
-                Err(error) => failed = Some(damaged(error)),
-            }
-            ControlFlow::Continue(())
+        let mut rows = Vec::new();
+        visit_rows(engine, &key::all_upstream_dirty(), |key, value| {
+            rows.push((key::parse_upstream(key)?, UpstreamDirty::decode(value)?));
+            Ok(())
         })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
         let epochs = Epochs::read(engine)?;
         let (sequence, mut kept) = (epochs.last().unwrap_or_default(), read_kept(engine)?);
         let mut files = Files { table: Table::default(), paths, epochs, sequence, recent: VecDeque::new(), clock };

@@ -20,6 +20,7 @@ mod epochs;
 mod file;
 mod files;
 mod paths;
+mod rows;
 mod settled;
 mod table;
 
@@ -30,11 +31,11 @@ pub(crate) use self::epochs::{EPOCHS_MAX, KEPT};
 pub(crate) use self::file::File;
 pub(crate) use self::files::{Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;
+pub(crate) use self::rows::visit_rows;
 
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -109,18 +110,10 @@ impl Tracked {
     /// Reads what is dirty and what is not listed.
     pub(crate) fn open(below: Arc<dyn Engine>, paths: Paths, clock: Arc<dyn Clock>) -> Result<Tracked, EngineError> {
         let mut unlisted = HashSet::new();
-        let (start, end) = key::all_upstream_unlisted();
-        let mut damaged = None;
-        below.scan(&start, &end, &mut |row| {
-            match key::parse_upstream(row.key) {
-                Ok(directory) => drop(unlisted.insert(directory)),
-                Err(error) => damaged = Some(error),
-            }
-            ControlFlow::Continue(())
+        visit_rows(&*below, &key::all_upstream_unlisted(), |key, _| {
+            unlisted.insert(key::parse_upstream(key)?);
+            Ok(())
         })?;
-        if let Some(error) = damaged {
-            return Err(EngineError::Corrupt(error.to_string()));
-        }
         let mut files = Files::read(&*below, paths, Arc::clone(&clock))?;
         files.follow_moves(&*below)?;
         Ok(Tracked {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use margay_volume::posix::*;
 
+use crate::chance::{Chance, number};
 use crate::store::{Contents, Store};
 use crate::world::*;
-use crate::{Chance, in_bucket, keys, mirrored};
+use crate::{in_bucket, keys, mirrored};
 
 /// Names of files; a directory is above some.
 const PATHS: [&str; 5] = ["a", "b", "c", "d/a", "d/b"];
@@ -77,7 +78,7 @@ fn change(world: &World, chance: &mut Chance, number: u64) -> Done<()> {
 fn ordered(seed: u64) {
     println!("seed {seed} with syncs");
     let (store, mut target) = runtime().block_on(Store::start());
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut chance = Chance::by(seed);
     let mut cache = Cache::local(seed);
     let mut world = cache.open(&target, "");
     world.mount.make_directory(world.mount.root(), &Name::Plain("d".to_owned()), &NEW).unwrap();

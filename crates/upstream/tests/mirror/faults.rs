@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use margay_upstream::far::NotSent;
+use margay_upstream::NotSent;
 use margay_volume::posix::*;
 
 use crate::store::{Fault, Store};

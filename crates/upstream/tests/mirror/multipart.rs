@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::Method;
 use md5::{Digest, Md5};
 
-use crate::headers::{decoded, holds, metadata};
+use crate::encoded::decoded;
+use crate::headers::{holds, metadata};
 use crate::listen::{Answer, answer, refusal, text};
 use crate::store::{Object, State};
 

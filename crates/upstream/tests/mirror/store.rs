@@ -13,7 +13,9 @@ use hyper::body::Incoming;
 use margay_client::Target;
 use md5::{Digest, Md5};
 
-use crate::headers::{decoded, holds, metadata};
+use crate::chance::Chance;
+use crate::encoded::decoded;
+use crate::headers::{holds, metadata};
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
 use crate::multipart::Upload;
 
@@ -48,7 +50,7 @@ pub(crate) struct State {
     /// Files that were here, and those of them that need not be any more.
     seen: BTreeSet<String>,
     removed: BTreeSet<String>,
-    chance: u64,
+    chance: Chance,
     /// One request of so many fails; 0: none does.
     fails_one_in: u64,
     pub(crate) requests: u64,
@@ -141,7 +143,7 @@ impl Store {
 
     pub(crate) fn fail(&self, one_in: u64, seed: u64) {
         let mut state = self.0.lock().unwrap();
-        (state.fails_one_in, state.chance) = (one_in, seed | 1);
+        (state.fails_one_in, state.chance) = (one_in, Chance(seed | 1));
     }
 
     pub(crate) fn objects(&self) -> BTreeMap<String, Object> {
@@ -288,7 +290,7 @@ impl State {
         }
         match self.fails_one_in {
             0 => None,
-            one_in => match self.next() % (3 * one_in) {
+            one_in => match self.chance.below(3 * one_in) {
                 0 => Some(Fault::Lost),
                 1 => Some(Fault::Refused(503, "SlowDown")),
                 2 => Some(Fault::Unanswered),
@@ -301,13 +303,6 @@ impl State {
     pub(crate) fn tick(&mut self) -> i64 {
         self.now += 301;
         1_500_000_000_000 + self.now
-    }
-
-    fn next(&mut self) -> u64 {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        self.chance
     }
 
     /// W1 of the planner.

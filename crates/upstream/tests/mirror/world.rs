@@ -406,8 +406,3 @@ pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
     }
     panic!("{what}: not within a minute of waiting");
 }
-
-/// A number from the environment: a night's seeds.
-pub(crate) fn number(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
-}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use margay_volume::posix::RenameMode;
 
+use crate::chance::Chance;
 use crate::machine::{Machine, Op, Tree};
 use crate::oracle::{Oracle, Promise};
 use crate::sim::{Fate, Sim, World};
@@ -26,22 +27,6 @@ const JUMPS: [Duration; 6] = [
     Duration::from_secs(31),
     Duration::from_secs(61),
 ];
-
-/// Numbers by a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn of<T: Clone>(&mut self, some: &[T]) -> T {
-        some[self.below(some.len() as u64) as usize].clone()
-    }
-}
 
 struct Run {
     seed: u64,
@@ -83,7 +68,7 @@ pub(crate) fn run(seed: u64) -> Result<History, String> {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut chance = Chance::by(seed);
         chance.below(2);
         let (is_weak, is_alone) = (chance.below(5) == 0, chance.below(3) == 0);
         let promise = match (is_weak, is_alone) {

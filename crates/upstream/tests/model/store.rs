@@ -11,6 +11,8 @@ use margay_client::client::{Answer, Ask};
 use margay_client::{ClientError, Refusal};
 use md5::{Digest, Md5};
 
+use crate::encoded::decoded;
+
 pub(crate) type Outcome = Result<Answer, ClientError>;
 
 /// Keys and prefixes of a page: small, so that seams are met.
@@ -46,20 +48,6 @@ pub(crate) struct Store {
 fn header<'a>(ask: &'a Ask, name: &str) -> Option<&'a str> {
     let found = ask.headers.iter().find(|(own, _)| own.as_str() == name);
     found.map(|(_, value)| value.to_str().unwrap())
-}
-
-fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap() as u8;
-                digit() * 16 + digit()
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).unwrap()
 }
 
 pub(crate) fn refused(ask: &Ask, status: u16, code: &str) -> ClientError {

@@ -13,7 +13,7 @@ use margay_segment::{Extent, SegmentId};
 use crate::api::Error;
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
 use crate::entry::RELEASE_ROWS_MAX;
-use crate::error::Refused;
+use crate::object::callers_rows::CallersRows;
 use crate::object::import::runs_of;
 use crate::open::Volume;
 use crate::upload::place::{NewRuns, put_new_file};
@@ -27,7 +27,7 @@ pub struct NamedFile<'a> {
 }
 
 impl Volume {
-    /// Makes a file refer to this segment of another store alone, and writes the caller's rows (`None` removes one) in the same
+    /// Makes a file refer to this segment of another store alone, and writes the caller's rows in the same
     /// batch. `is_there` tells whether the other store has the bytes of this state. Returns the bytes that it had here; 0 if
     /// it has none, or is not such a file now.
     pub fn evict(
@@ -35,7 +35,7 @@ impl Volume {
         named: NamedFile<'_>,
         bytes: SegmentId,
         is_there: impl Fn(&FileEntry) -> bool,
-        rows: &[(Vec<u8>, Option<Vec<u8>>)],
+        rows: &CallersRows,
     ) -> Result<u64, Error> {
         assert!(!self.stores.is_own(bytes), "the bytes go to another store");
         let mut seen = Seen::default();
@@ -61,17 +61,7 @@ impl Volume {
         let data = Data::Extents(runs.iter().copied().map(Extent::whole).collect());
         let file = FileEntry { data, ..found.file };
         put_new_file(&mut draft, found.row_key, file, NewRuns::stored(runs, Owning::First))?;
-        for (key, value) in rows {
-            match value {
-                Some(value) => drop(draft.put(key.clone(), value.clone())),
-                None => draft.delete(key.clone()),
-            }
-        }
-        match self.commit(draft) {
-            Ok(_) => Ok(own),
-            Err(Refused::Conflict) => Ok(0),
-            Err(Refused::Error(error)) => Err(error),
-        }
+        Ok(if self.commit_with(draft, rows)? { own } else { 0 })
     }
 
     /// Bytes in the own store that files refer to; a run counts for each owner.

@@ -15,7 +15,7 @@ use margay_segment::{Extent, RUN_BYTES_MAX, Run, SegmentId};
 
 use crate::api::{ETag, Error, Headers};
 use crate::draft::{Draft, Owning, Seen};
-use crate::error::Refused;
+use crate::object::callers_rows::CallersRows;
 use crate::object::put_object::count;
 use crate::open::Volume;
 use crate::upload::place::{NewRuns, put_new_file};
@@ -88,14 +88,14 @@ impl Volume {
         self.new_ino()
     }
 
-    /// Makes entries in a directory, and writes the caller's rows (`None` removes one) in the same batch; false if
+    /// Makes entries in a directory, and writes the caller's rows in the same batch; false if
     /// the directory or one of the names is not free for it. Durable later.
     pub fn import(
         &self,
         bucket: &str,
         directory: Ino,
         entries: &[Imported],
-        rows: &[(Vec<u8>, Option<Vec<u8>>)],
+        rows: &CallersRows,
     ) -> Result<bool, Error> {
         self.import_over(bucket, directory, &[], entries, rows)
     }
@@ -108,7 +108,7 @@ impl Volume {
         directory: Ino,
         gone: &[(String, Ino)],
         entries: &[Imported],
-        rows: &[(Vec<u8>, Option<Vec<u8>>)],
+        rows: &CallersRows,
     ) -> Result<bool, Error> {
         let mut seen = Seen::default();
         let root = self.bucket_row(bucket, &mut seen)?.0.root;
@@ -142,17 +142,7 @@ impl Volume {
                 draft.put(key::xattr(one.ino, name), value.clone());
             }
         }
-        for (key, value) in rows {
-            match value {
-                Some(value) => drop(draft.put(key.clone(), value.clone())),
-                None => draft.delete(key.clone()),
-            }
-        }
-        match self.commit(draft) {
-            Ok(_) => Ok(true),
-            Err(Refused::Conflict) => Ok(false),
-            Err(Refused::Error(error)) => Err(error),
-        }
+        self.commit_with(draft, rows)
     }
 }
 

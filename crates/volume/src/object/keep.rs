@@ -10,14 +10,11 @@ use margay_rows::record::FileEntry;
 
 use crate::api::{Error, Headers};
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
-use crate::error::Refused;
 use crate::object::NamedFile;
+use crate::object::callers_rows::CallersRows;
 use crate::object::put_object::count;
 use crate::open::Volume;
 use crate::upload::place::{self, NewRuns};
-
-/// The caller's rows; `None` removes one.
-type CallersRows = [(Vec<u8>, Option<Vec<u8>>)];
 
 impl Volume {
     /// Gives the bytes of a file another name, in the top directory of a bucket that nobody else changes, and writes the
@@ -50,7 +47,7 @@ impl Volume {
         place::put_new_file(&mut draft, entry, file, NewRuns::stored(runs, Owning::OneMore))?;
         draft.add(key::usage(root, Counted::Objects), 1);
         draft.add(key::usage(root, Counted::Bytes), size as i64);
-        self.commit_rows(draft, rows)
+        self.commit_with(draft, rows)
     }
 
     /// Removes what was kept, and writes the caller's rows in the same batch; false if nothing has the name.
@@ -62,20 +59,6 @@ impl Volume {
         self.drop_name(&mut draft, &found, &mut seen)?;
         count(&mut draft, root, Some(&found.file), None);
         draft.delete(found.entry_key);
-        self.commit_rows(draft, rows)
-    }
-
-    fn commit_rows(&self, mut draft: Draft, rows: &CallersRows) -> Result<bool, Error> {
-        for (key, value) in rows {
-            match value {
-                Some(value) => drop(draft.put(key.clone(), value.clone())),
-                None => draft.delete(key.clone()),
-            }
-        }
-        match self.commit(draft) {
-            Ok(_) => Ok(true),
-            Err(Refused::Conflict) => Ok(false),
-            Err(Refused::Error(error)) => Err(error),
-        }
+        self.commit_with(draft, rows)
     }
 }

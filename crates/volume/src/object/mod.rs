@@ -3,6 +3,7 @@
 //! Not here:   buckets (bucket), versions (versions), files (posix), what the operations share (entry).
 
 mod append_object;
+mod callers_rows;
 mod change_documents;
 mod change_locks;
 mod copy_object;
