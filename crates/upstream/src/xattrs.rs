@@ -24,7 +24,7 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 /// User metadata of an object, in bytes.
 const METADATA_BYTES_MAX: usize = 2048;
 /// Of the longest write id.
-const WRITE_ID_BYTES_MAX: usize = 96;
+const WRITE_ID_BYTES_MAX: usize = 128;
 /// ENOSPC of Linux: what a file system says where attributes have no room.
 const NO_SPACE: i32 = 28;
 

@@ -15,7 +15,9 @@ use margay_rows::record::Entry;
 use margay_volume::{DeleteRequest, WriteCondition};
 
 use super::Sender;
+use super::kept::draft_gone;
 use super::request::{Sent, Unsent};
+use super::write_id::state_in;
 use crate::attributes::write_id_of;
 use crate::list::parse_etag;
 use crate::plan::{Action, PlannedRequest, Required};
@@ -81,6 +83,7 @@ impl Sender {
                     return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size), write_id });
                 }
                 None => {
+                    self.forget_kept_of(request.file);
                     self.forget_objects(request);
                     self.step_aside(request, &there).await.map_err(Unsent::Local)
                 }
@@ -116,7 +119,7 @@ impl Sender {
             return Some((MARKER, 0));
         }
         if self.is_unknown_own(request, there) {
-            return Some((0, 0));
+            return Some(state_in(write_id_of(there)));
         }
         (content_of(&parse_etag(&there.etag), there.size) == request.content).then_some((request.content, 0))
     }
@@ -127,7 +130,7 @@ impl Sender {
         let id = write_id_of(there);
         let files = self.tracked.files.lock();
         let known = files.table.get(Ino(request.file)).and_then(|file| file.object.as_ref());
-        id.starts_with(&format!("{}-{}-", self.id, request.file)) && known.is_none_or(|known| known.write_id != id)
+        id.starts_with(&self.file_id(Ino(request.file))) && known.is_none_or(|known| known.write_id != id)
     }
 
     /// It is not in progress any more, and may be planned again.
@@ -149,16 +152,16 @@ impl Sender {
         self.tracked.wake.notify_one();
     }
 
-    /// What the rows say of the key is no longer so.
+    /// What the rows say of the key is no longer so. What was kept of a file whose bytes its object had cannot be sent.
     fn forget_objects(&self, request: &PlannedRequest) {
         let mut files = self.tracked.files.lock();
         let (mut writes, mut gone) = (Vec::new(), Vec::new());
         let other = request.replaces.filter(|other| *other != request.file);
         for ino in [Some(request.file), other].into_iter().flatten().map(Ino) {
-            gone.extend(self.forget_kept(&mut files, ino, &mut writes));
             files.table.edit(ino, |file| {
                 if let Some(object) = file.object.take_if(|object| object.key == request.key) {
                     writes.extend(object_gone(ino, &object));
+                    gone.extend(draft_gone(ino, &file.drop_without_bytes(), &mut writes));
                 }
                 file.dirty.leftovers.retain(|left| left.key != request.key);
                 writes.push(dirty_write(ino, file));

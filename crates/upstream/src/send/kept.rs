@@ -14,7 +14,7 @@ use margay_rows::{Ino, key};
 use super::Sender;
 use super::request::Unsent;
 use crate::plan::PlannedRequest;
-use crate::tracked::{Files, KEPT, commit, entering, kept_name};
+use crate::tracked::{KEPT, commit, entering, kept_name};
 
 /// Drafts that kept states go, and gives the names of their bytes.
 pub(super) fn draft_gone(ino: Ino, gone: &[UpstreamKept], writes: &mut Vec<Write>) -> Vec<String> {
@@ -46,20 +46,15 @@ impl Sender {
     }
 
     /// The kept states of a file are not sent any more.
-    pub(super) fn forget_kept(&self, files: &mut Files, ino: Ino, writes: &mut Vec<Write>) -> Vec<String> {
-        let gone = files.table.edit(ino, |file| std::mem::take(&mut file.kept)).unwrap_or_default();
-        if let Some(last) = gone.last() {
-            tracing::warn!(key = last.key, "its order is lost: what is here now is sent alone");
-        }
-        draft_gone(ino, &gone, writes)
-    }
-
-    /// As `forget_kept`, by itself.
     pub(super) fn forget_kept_of(&self, file: u64) {
         let mut writes = Vec::new();
         let names = {
             let mut files = self.tracked.files.lock();
-            let names = self.forget_kept(&mut files, Ino(file), &mut writes);
+            let gone = files.table.edit(Ino(file), |file| std::mem::take(&mut file.kept)).unwrap_or_default();
+            if let Some(last) = gone.last() {
+                tracing::warn!(key = last.key, "its order is lost: what is here now is sent alone");
+            }
+            let names = draft_gone(Ino(file), &gone, &mut writes);
             if let Err(error) = commit(&*self.tracked.below, writes) {
                 tracing::error!(%error, "kept states could not be removed");
             }

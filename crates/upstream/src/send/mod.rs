@@ -19,6 +19,7 @@ mod probe;
 mod request;
 mod uploads;
 mod wave;
+mod write_id;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use margay_rows::{Ino, key};
 use super::Sender;
 use super::kept::draft_gone;
 use super::request::{Sent, Unsent};
+use super::write_id::state_in;
 use crate::attributes::write_id_of;
 use crate::plan::{self, Action, PlannedRequest};
 use crate::tracked::{File, Files, commit, dirty_write, object_gone};
@@ -229,9 +230,9 @@ fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, wr
         }
         object => {
             let number = object.as_ref().map_or(0, |object| object.number);
-            // Which of its states it has is not known, so it is sent again.
             let (write_id, size) = (write_id_of(there).to_owned(), there.size);
-            let found = UpstreamObject { key, etag, write_id, size, number, content: 0, attributes: 0, modified: 0 };
+            let (content, attributes) = state_in(&write_id);
+            let found = UpstreamObject { key, etag, write_id, size, number, content, attributes, modified: 0 };
             writes.push(Write::Put { key: key::upstream_object(ino), value: found.encode() });
             *object = Some(found);
         }

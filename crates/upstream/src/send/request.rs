@@ -157,10 +157,6 @@ impl Sender {
         }
     }
 
-    pub(super) fn write_id(&self, request: &PlannedRequest) -> String {
-        format!("{}-{}-{:x}.{}", self.id, request.file, self.process, request.changed)
-    }
-
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
         let planned = self.planned(request)?;
         if planned.size > self.sizes.copy_bytes_max && !self.honoured.lock().copies_parts() {

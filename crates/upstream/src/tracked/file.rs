@@ -135,6 +135,13 @@ impl File {
         sent
     }
 
+    /// Takes away the first kept states whose bytes its object had.
+    pub(crate) fn drop_without_bytes(&mut self) -> Vec<UpstreamKept> {
+        let has_own = |kept: &UpstreamKept| kept.has_bytes || kept.key.ends_with('/');
+        let count = self.kept.iter().take_while(|kept| !has_own(kept)).count();
+        self.kept.drain(..count).collect()
+    }
+
     /// Whether it waits until it is closed, should it be open.
     pub(super) fn waits_open(&self, now: Duration) -> bool {
         let extra = self.state.map_or(0, |state| state.size / SENT_AFTER_MAX_BYTES_PER_SECOND);

@@ -1,13 +1,15 @@
 //! Syncs that wait for the cache alone: the bucket shows their order, whatever is lost on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Method;
 use margay_volume::posix::*;
 
 use crate::chance::{Chance, number};
-use crate::store::{Contents, Store};
+use crate::store::{Contents, Fault, Store};
 use crate::world::*;
 use crate::{in_bucket, keys, mirrored};
 
@@ -176,4 +178,68 @@ fn a_sync_returns_while_the_bucket_is_silent() {
     let expected: Vec<(u64, u64)> = (1..=20).flat_map(|number| [(number, number - 1), (number, number)]).collect();
     let both: Vec<(u64, u64)> = both.into_iter().filter(|(journal, _)| *journal > 0).collect();
     assert_eq!(both, expected, "one after the other");
+}
+
+/// Answers to requests of this method are lost from the first one on.
+fn lose_answers(store: &Store, lost: Method) {
+    store.script(move |method, _, _| (*method == lost).then_some(Fault::Unanswered));
+}
+
+fn synced(world: &World, name: &str, content: &[u8]) {
+    world.write("", name, 0, content).unwrap();
+    world.mount.sync_directory().unwrap();
+}
+
+/// The power is cut and all is sent. The contents that `c` had until the bucket had `later`.
+fn contents_of_c_after_a_cut(mut cache: Cache, world: World, store: &Arc<Store>) -> Vec<String> {
+    let target = cache.cut_power(world, store, 9);
+    store.script(|_, _, _| None);
+    let world = cache.open(&target, "");
+    world.flush();
+    let states = store.recorded();
+    let until = states.iter().position(|state| state.contains_key("later")).unwrap();
+    let text = |body: &Bytes| String::from_utf8(body.to_vec()).unwrap();
+    let mut bodies: Vec<String> =
+        states[..=until].iter().map(|state| state.get("c").map(text).unwrap_or_default()).collect();
+    bodies.dedup();
+    bodies
+}
+
+#[test]
+fn the_order_stays_when_the_answer_to_a_copy_is_lost() {
+    let (store, target) = runtime().block_on(Store::start());
+    let cache = Cache::local(78);
+    let world = cache.open(&target, "");
+    world.shown();
+    synced(&world, "b", b"first");
+    world.flush();
+    store.set_reachable(false);
+    world.rename("b", "c", RenameMode::Replace).unwrap();
+    world.mount.sync_directory().unwrap();
+    for (name, content) in [("c", "other"), ("c", "final"), ("later", "x")] {
+        synced(&world, name, content.as_bytes());
+    }
+    store.record();
+    lose_answers(&store, Method::PUT);
+    wait("it is copied", || store.objects().contains_key("c"));
+    assert_eq!(contents_of_c_after_a_cut(cache, world, &store), ["first", "other", "final"]);
+}
+
+#[test]
+fn the_order_stays_when_the_answer_to_a_removal_is_lost() {
+    let (store, target) = runtime().block_on(Store::start());
+    let cache = Cache::local(79);
+    let world = cache.open(&target, "");
+    world.shown();
+    synced(&world, "c", b"first");
+    world.flush();
+    lose_answers(&store, Method::POST);
+    world.mount.unlink(world.mount.root(), &Name::Plain("c".to_owned())).unwrap();
+    cache.clock().jump(Duration::from_secs(5));
+    store.record();
+    wait("it is removed", || !store.objects().contains_key("c"));
+    for (name, content) in [("c", "again"), ("c", "final"), ("later", "x")] {
+        synced(&world, name, content.as_bytes());
+    }
+    assert_eq!(contents_of_c_after_a_cut(cache, world, &store), ["", "again", "final"]);
 }

@@ -119,7 +119,7 @@ impl Object {
     /// The file that it belongs to, if this program wrote it.
     fn file(&self) -> Option<String> {
         let id = self.headers.get("x-amz-meta-margay-w")?;
-        id.rsplit_once('-').map(|(file, _)| file.to_owned())
+        id.match_indices('-').nth(1).map(|(end, _)| id[..end].to_owned())
     }
 }
 
