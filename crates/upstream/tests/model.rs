@@ -42,7 +42,7 @@ const FAILURES_MAX: usize = 3;
 
 #[test]
 fn two_mounts_and_a_client_lose_nothing() {
-    let (seeds, first) = (number("MARGAY_TEST_SEEDS", 400), number("MARGAY_TEST_FIRST", 1));
+    let (seeds, first) = (number("MARGAY_TEST_SEEDS", 500), number("MARGAY_TEST_FIRST", 1));
     let shows = std::env::var_os("MARGAY_TEST_SHOW").is_some();
     let mut failed = Vec::new();
     for seed in first..first + seeds {
