@@ -2,7 +2,7 @@
 //!
 //! Not here: opening connections (`connection`), signing (`sign`), where keys come from (`credentials`), options of commands.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::REGION_DEFAULT;
 use crate::credentials::KeyChain;
@@ -30,7 +30,7 @@ impl Addressing {
         // A certificate covers one name below the store's, so no bucket with dots.
         let fits = if secure { is_label(bucket) } else { bucket.split('.').all(is_label) };
         let is_aws = || host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
-        let is_address = || host.parse::<std::net::IpAddr>().is_ok();
+        let is_address = || host.parse::<IpAddr>().is_ok();
         match way {
             "path" => Ok(Addressing::Path),
             "auto" => Ok(if fits && is_aws() { Addressing::Virtual } else { Addressing::Path }),
@@ -62,6 +62,13 @@ impl Target {
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.authority)
+    }
+
+    /// Whether nobody between here and the server can change what is sent: TLS, or no network.
+    pub fn is_protected(&self) -> bool {
+        let is_here =
+            || self.host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        self.tls.is_some() || self.host == "localhost" || is_here()
     }
 
     /// A server over plain http.
@@ -116,6 +123,7 @@ pub fn plain_endpoint(url: &str) -> Result<String, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Credentials;
 
     #[test]
     fn a_bucket_is_in_the_host_at_aws_and_where_it_is_wished() {
@@ -133,6 +141,17 @@ mod tests {
             assert_eq!(choose(way, endpoint, bucket), None, "{way} {endpoint} {bucket}");
         }
         assert_eq!(choose("virtual", "http://localhost:9000", "my.photos"), host);
+    }
+
+    #[test]
+    fn tls_and_loopback_protect_what_is_sent() {
+        let protected = |host: &str| {
+            let pair = Credentials { access_key: "a".to_owned(), secret_key: "s".to_owned() };
+            let plain = Target::plain(SocketAddr::from(([10, 0, 0, 1], 9000)), pair.into());
+            Target { host: host.to_owned(), ..plain }.is_protected()
+        };
+        assert_eq!(["127.0.0.1", "localhost", "[::1]", "::1"].map(protected), [true; 4]);
+        assert_eq!(["10.0.0.1", "localhost.example", "store", ""].map(protected), [false; 4]);
     }
 
     #[test]
