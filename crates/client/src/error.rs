@@ -62,6 +62,16 @@ impl ClientError {
         }
     }
 
+    /// Whether the server may have executed the request although it failed.
+    pub fn may_be_done(&self) -> bool {
+        match self {
+            ClientError::Connect { .. } | ClientError::Usage(_) | ClientError::NoKeys(_) => false,
+            // A server that is busy says so before it begins.
+            ClientError::Refused(refusal) => refusal.status >= 500 && refusal.status != 503,
+            _ => true,
+        }
+    }
+
     /// Whether the server said that the requested object or bucket does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)

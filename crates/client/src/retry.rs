@@ -80,6 +80,35 @@ fn longest_wait(tries: u32) -> Duration {
 pub(crate) async fn until_done<F, P>(
     tries_max: u32,
     budget: Option<&Budget>,
+    send: impl FnMut() -> F,
+    pause: impl Fn(Duration) -> P,
+) -> Result<Answer, ClientError>
+where
+    F: Future<Output = Result<Answer, ClientError>>,
+    P: Future<Output = ()>,
+{
+    until(is_worth_another, tries_max, budget, send, pause).await
+}
+
+/// As `until_done`, of a request that must not be executed a second time: an attempt that may have been is the last one.
+pub(crate) async fn until_maybe_done<F, P>(
+    tries_max: u32,
+    budget: Option<&Budget>,
+    send: impl FnMut() -> F,
+    pause: impl Fn(Duration) -> P,
+) -> Result<Answer, ClientError>
+where
+    F: Future<Output = Result<Answer, ClientError>>,
+    P: Future<Output = ()>,
+{
+    let is_worth = |error: &ClientError| is_worth_another(error) && !error.may_be_done();
+    until(is_worth, tries_max, budget, send, pause).await
+}
+
+async fn until<F, P>(
+    is_worth_another: impl Fn(&ClientError) -> bool,
+    tries_max: u32,
+    budget: Option<&Budget>,
     mut send: impl FnMut() -> F,
     pause: impl Fn(Duration) -> P,
 ) -> Result<Answer, ClientError>

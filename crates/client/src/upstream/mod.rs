@@ -210,16 +210,7 @@ impl Upstream {
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
         let (inner, unsure, is_again) = (&*self.0, AtomicBool::new(false), AtomicBool::new(false));
         let once = || async {
-            let slot = inner.room.slot().await;
-            let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
-            let outcome = inner.way.once(ask).await;
-            begun.ended(&outcome);
-            let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
-            // A connection that broke says nothing.
-            if let Some(status) = status {
-                slot.answered(matches!(status, 429 | 503));
-            }
-            drop(slot);
+            let outcome = inner.attempt(ask, is_again.swap(true, Ordering::Relaxed)).await;
             let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
             // A server that answers 500 or 503 may have executed the request.
             let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));
@@ -229,6 +220,28 @@ impl Upstream {
         let outcome =
             retry::until_done(retry::TRIES_MAX, Some(&inner.budget), once, |length| inner.way.pause(length)).await;
         (outcome, unsure.into_inner())
+    }
+
+    /// Not again after an attempt that may have succeeded.
+    async fn send_once(&self, ask: &Ask) -> Result<Answer, ClientError> {
+        let (inner, is_again) = (&*self.0, AtomicBool::new(false));
+        let once = || inner.attempt(ask, is_again.swap(true, Ordering::Relaxed));
+        retry::until_maybe_done(retry::TRIES_MAX, Some(&inner.budget), once, |length| inner.way.pause(length)).await
+    }
+}
+
+impl Inner {
+    async fn attempt(&self, ask: &Ask, is_again: bool) -> Result<Answer, ClientError> {
+        let slot = self.room.slot().await;
+        let begun = self.meter.begin(ask, is_again);
+        let outcome = self.way.once(ask).await;
+        begun.ended(&outcome);
+        let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
+        // A connection that broke says nothing.
+        if let Some(status) = status {
+            slot.answered(matches!(status, 429 | 503));
+        }
+        outcome
     }
 }
 

@@ -70,11 +70,25 @@ impl Upstream {
     /// Deletes up to [`crate::client::DELETE_KEYS_MAX`] objects, each if it still has this ETag; returns the keys that
     /// were not deleted, with the code of the reason. A store may ignore the ETags.
     pub async fn delete_objects(&self, states: &[StateOf<'_>]) -> Result<Vec<(String, String)>, ClientError> {
+        let ask = self.ask_to_delete(states);
+        self.deleted(&ask, states.len(), self.send(&ask).await?)
+    }
+
+    /// As `delete_objects`, and not again after an attempt that may have succeeded: meanwhile the same bytes may be under the key
+    /// as another object, with the same ETag.
+    pub async fn delete_objects_once(&self, states: &[StateOf<'_>]) -> Result<Vec<(String, String)>, ClientError> {
+        let ask = self.ask_to_delete(states);
+        self.deleted(&ask, states.len(), self.send_once(&ask).await?)
+    }
+
+    fn ask_to_delete(&self, states: &[StateOf<'_>]) -> Ask {
         let body = xml::delete_states_request(states.iter().map(|state| (state.key, state.etag)));
-        let ask = Ask::delete_documents(&self.0.bucket, body);
-        let answer = self.send(&ask).await?;
-        let kept = xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(&ask, &reason))?;
-        self.0.meter.removed(states.len().saturating_sub(kept.len()));
+        Ask::delete_documents(&self.0.bucket, body)
+    }
+
+    fn deleted(&self, ask: &Ask, count: usize, answer: Answer) -> Result<Vec<(String, String)>, ClientError> {
+        let kept = xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(ask, &reason))?;
+        self.0.meter.removed(count.saturating_sub(kept.len()));
         Ok(kept)
     }
 

@@ -16,6 +16,7 @@ mod kept;
 mod outcome;
 mod parts;
 mod probe;
+mod removal;
 mod request;
 mod uploads;
 mod wave;

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use margay_client::client::{DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Metadata, StateOf, Upstream};
 use margay_client::{ClientError, Condition};
-use tokio::task::JoinSet;
 
 use super::Sender;
 use crate::plan::{Action, PlannedRequest, Required};
@@ -217,26 +216,6 @@ impl Sender {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
-    }
-
-    /// As `holds`, of many at once.
-    pub(super) async fn all_hold(
-        &self,
-        requests: &[PlannedRequest],
-    ) -> Vec<(PlannedRequest, Result<bool, ClientError>)> {
-        let honoured = *self.honoured.lock();
-        if requests.iter().all(|request| honoured.covers(request)) {
-            return requests.iter().map(|request| (request.clone(), Ok(true))).collect();
-        }
-        let mut asked = JoinSet::new();
-        for request in requests {
-            let (upstream, request) = (self.upstream.clone(), request.clone());
-            asked.spawn(async move {
-                let holds = is_as_required(&upstream, &request).await;
-                (request, holds)
-            });
-        }
-        asked.join_all().await
     }
 }
 

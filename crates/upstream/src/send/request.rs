@@ -126,37 +126,6 @@ impl Sender {
         Ok(false)
     }
 
-    /// Asks for each key first, if the store would remove whatever is there.
-    async fn remove(&self, requests: &[PlannedRequest]) {
-        let mut left = Vec::with_capacity(requests.len());
-        for (request, holds) in self.all_hold(requests).await {
-            match holds {
-                Ok(true) => left.push(request),
-                Ok(false) => self.changed_there(&request).await,
-                Err(error) => self.postponed(&request, &error.to_string(), false),
-            }
-        }
-        if !left.is_empty() {
-            self.remove_now(&left).await;
-        }
-    }
-
-    async fn remove_now(&self, requests: &[PlannedRequest]) {
-        let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
-        match self.upstream.delete_objects(&states.collect::<Vec<_>>()).await {
-            Ok(kept) => {
-                for request in requests {
-                    match kept.iter().find(|(key, _)| *key == request.key).map(|(_, code)| code.as_str()) {
-                        None | Some("NoSuchKey") => self.finished(request, &Sent::default()),
-                        Some("PreconditionFailed") => self.changed_there(request).await,
-                        Some(code) => self.postponed(request, code, code == "AccessDenied"),
-                    }
-                }
-            }
-            Err(error) => requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false)),
-        }
-    }
-
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
         let planned = self.planned(request)?;
         if planned.size > self.sizes.copy_bytes_max && !self.honoured.lock().copies_parts() {
@@ -297,7 +266,7 @@ fn far_numbers(entry: &Entry) -> impl Iterator<Item = u64> {
     extents.iter().filter_map(|extent| number_of(extent.run.segment))
 }
 
-fn etag_of(request: &PlannedRequest) -> &str {
+pub(super) fn etag_of(request: &PlannedRequest) -> &str {
     match &request.required {
         Required::Etag(etag) => etag,
         Required::Absent => unreachable!("a removal names what it removes"),

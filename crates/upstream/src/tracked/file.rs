@@ -30,6 +30,8 @@ pub(crate) struct File {
     pub(crate) in_progress: bool,
     /// Removals in progress of its objects.
     pub(crate) removing: u32,
+    /// A removal of its objects may have been made that the rows do not know.
+    pub(crate) removal_may_be_done: bool,
     /// The key that a write in progress makes.
     pub(crate) sending: Option<String>,
     /// Of the last change and of the next request, by the monotonic clock.
@@ -67,6 +69,7 @@ impl File {
             since_sent: None,
             in_progress: false,
             removing: 0,
+            removal_may_be_done: false,
             sending: None,
             changed_at: now,
             lacks_since: now,

@@ -94,12 +94,13 @@ impl Files {
         Ok(files)
     }
 
-    /// A process that ended may have sent any of them under their names.
+    /// A process that ended may have sent any of them under their names, and made any of their removals.
     pub(crate) fn suspect(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
         let mut writes = Vec::new();
         for ino in self.table.inos() {
             self.find_key(engine, ino)?;
             let suspected = self.table.edit(ino, |file| {
+                file.removal_may_be_done = file.dirty.name.is_none() || !file.dirty.leftovers.is_empty();
                 if file.dirty.sent.is_some() {
                     return None;
                 }

@@ -1,5 +1,6 @@
 //! Faults of send and list, one by one: each was there once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -360,4 +361,37 @@ fn a_name_that_no_store_takes_is_refused_at_the_call() {
     assert!(depth == 4 && format!("{refused:?}").contains("36"), "{depth}: {refused:?}");
     world.flush();
     assert_eq!(store.objects().len(), 4);
+}
+
+/// Removals were made, and the answer to them was lost. Then somebody moved the same bytes back, so they have the same ETag.
+fn what_came_back_stays(ends: impl Fn(Cache, World, &Arc<Store>) -> (Cache, World)) {
+    let (store, world, cache) = listed(31, &[("a", b"first")]);
+    world.write("", "gone", 0, b"second").unwrap();
+    world.flush();
+    store.script(|method, _, _| (*method == Method::POST).then_some(Fault::Unanswered));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.mount.unlink(world.mount.root(), &Name::Plain("gone".to_owned())).unwrap();
+    cache.clock().jump(Duration::from_secs(5));
+    wait("they are removed", || store.objects().keys().eq(["b"]));
+    store.remove("b");
+    store.put("a", b"first");
+    store.put("gone", b"second");
+    store.script(|_, _, _| None);
+    let (_cache, world) = ends(cache, world, &store);
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "first"), ("gone", "second")]));
+}
+
+#[test]
+fn what_came_back_while_an_answer_was_lost_is_not_removed() {
+    what_came_back_stays(|cache, world, _| (cache, world));
+}
+
+#[test]
+fn what_came_back_while_the_power_was_off_is_not_removed() {
+    what_came_back_stays(|mut cache, world, store| {
+        let target = cache.cut_power(world, store, 3);
+        let world = cache.open(&target, "");
+        (cache, world)
+    });
 }

@@ -378,11 +378,17 @@ impl User {
     /// What is removed is elsewhere before: nobody who reads the bucket misses it.
     fn move_by_copy(&self, from: &str, to: &str) -> Done<()> {
         let (directory, name) = split(from);
-        let handle = self.mount.open_file(self.at(from)?, READ)?;
+        let ino = self.at(from)?;
+        let handle = self.mount.open_file(ino, READ)?;
         let moved = self.content(&handle).and_then(|content| {
-            self.sim.world().oracle.moves(&self.name, from, &content);
+            {
+                let mut world = self.sim.world();
+                let crate::sim::World { store, oracle, .. } = &mut *world;
+                oracle.moves(&self.name, from, &content, &store.objects);
+            }
             self.write(to, &content, false)?;
-            self.mount.unlink(self.at(directory)?, &plain(name))
+            // What came under the name meanwhile was not seen.
+            if self.at(from)? == ino { self.mount.unlink(self.at(directory)?, &plain(name)) } else { Ok(()) }
         });
         self.mount.release(handle)?;
         moved
@@ -392,6 +398,7 @@ impl User {
     fn check_all(&self) {
         let written = std::mem::take(&mut *self.written.lock().unwrap());
         let mut world = self.sim.world();
+        world.oracle.is_durable(&self.name);
         for content in written {
             world.oracle.is_somewhere(&self.name, &content);
         }

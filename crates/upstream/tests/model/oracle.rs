@@ -24,6 +24,8 @@ pub(crate) struct Oracle {
     written: BTreeSet<String>,
     /// Those that may go.
     superseded: BTreeSet<String>,
+    /// Those of the only writer that went since it was told that everything is sent.
+    recent: BTreeSet<String>,
     /// Those of them that need not go: the change failed, or a power cut may have taken it back.
     forgiven: BTreeSet<String>,
     there: BTreeSet<String>,
@@ -47,6 +49,7 @@ impl Oracle {
             promise,
             written: none(),
             superseded: none(),
+            recent: none(),
             forgiven: none(),
             there: none(),
             moved: BTreeMap::new(),
@@ -80,10 +83,22 @@ impl Oracle {
     /// Somebody who has seen it is about to replace or remove it.
     pub(crate) fn supersedes(&mut self, content: &str) {
         self.superseded.insert(content.to_owned());
+        self.recent.insert(content.to_owned());
     }
 
-    /// Somebody copies this elsewhere, and then removes it here: a removal does not overtake the copy.
-    pub(crate) fn moves(&mut self, who: &str, from: &str, content: &str) {
+    /// What this one changed is on its disk.
+    pub(crate) fn is_durable(&mut self, who: &str) {
+        if who == "m0" {
+            self.recent.clear();
+        }
+    }
+
+    /// Somebody copies this elsewhere, and then removes it here: a removal does not overtake the copy. If the bucket has it under
+    /// another key yet, what takes that key is a write, as in `makes`.
+    pub(crate) fn moves(&mut self, who: &str, from: &str, content: &str, objects: &Objects) {
+        if objects.get(from).is_none_or(|there| there.body != content.as_bytes()) {
+            self.superseded.insert(content.to_owned());
+        }
         // For a while it is at both.
         self.forgives(content);
         self.moved.insert((who.to_owned(), from.to_owned()), content.to_owned());
@@ -182,5 +197,6 @@ impl Oracle {
     /// A process ended: changes that nobody was told to be sent may be taken back.
     pub(crate) fn forgives_all(&mut self) {
         self.forgiven.extend(self.superseded.intersection(&self.there).cloned());
+        self.forgiven.append(&mut self.recent);
     }
 }

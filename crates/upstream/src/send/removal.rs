@@ -1,0 +1,150 @@
+//! Removals of objects: many in one request.
+//!
+//! Invariants: X1 a removal that may have been made already, by an earlier process or by a request whose answer was lost, is not
+//!                made again before the object is known to be the one that was meant. Somebody may have moved the same bytes under
+//!                the key meanwhile, and they have the same ETag.
+//!             X2 such a removal of what a rename has left goes only while the file is under its new key.
+//! Not here:   when a removal is due (plan), what was changed by others (conflict).
+
+use std::collections::HashMap;
+
+use margay_client::ClientError;
+use margay_client::upstream::{StateOf, Upstream};
+use margay_rows::Ino;
+use margay_rows::record::UpstreamObject;
+use tokio::task::JoinSet;
+
+use super::Sender;
+use super::request::{Sent, etag_of};
+use crate::attributes::{write_id_of, written_ms};
+use crate::plan::PlannedRequest;
+use crate::tracked::File;
+
+/// What is known of a file of which a removal may have been made already.
+struct Doubt {
+    own: Option<UpstreamObject>,
+    /// Begins the ids of all its writes.
+    file_id: String,
+    has_name: bool,
+}
+
+impl Sender {
+    /// Asks for each key first, if the store would remove whatever is there, or if it may have been done.
+    pub(super) async fn remove(&self, requests: &[PlannedRequest]) {
+        let mut left = Vec::with_capacity(requests.len());
+        for (request, is_meant) in self.are_meant(requests).await {
+            match is_meant {
+                Ok(true) => left.push(request),
+                Ok(false) => self.changed_there(&request).await,
+                Err(error) => self.postponed(&request, &error.to_string(), false),
+            }
+        }
+        if !left.is_empty() {
+            self.remove_now(&left).await;
+        }
+    }
+
+    async fn remove_now(&self, requests: &[PlannedRequest]) {
+        let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
+        match self.upstream.delete_objects_once(&states.collect::<Vec<_>>()).await {
+            Ok(kept) => {
+                let kept: HashMap<&str, &str> = kept.iter().map(|(key, code)| (key.as_str(), code.as_str())).collect();
+                for request in requests {
+                    match kept.get(request.key.as_str()).copied() {
+                        None | Some("NoSuchKey") => self.finished(request, &Sent::default()),
+                        Some("PreconditionFailed") => self.changed_there(request).await,
+                        Some(code) => self.postponed(request, code, code == "AccessDenied"),
+                    }
+                }
+            }
+            Err(error) => {
+                let may_be_done = error.may_be_done();
+                for request in requests {
+                    let mark = |file: &mut File| file.removal_may_be_done |= may_be_done;
+                    self.tracked.files.lock().table.edit(Ino(request.file), mark);
+                    self.postponed(request, &error.to_string(), false);
+                }
+            }
+        }
+    }
+
+    /// Whether each key has the object that is to be removed, as far as that is not left to the store.
+    async fn are_meant(&self, requests: &[PlannedRequest]) -> Vec<(PlannedRequest, Result<bool, ClientError>)> {
+        let honoured = *self.honoured.lock();
+        let (mut asked, mut all) = (JoinSet::new(), Vec::with_capacity(requests.len()));
+        for request in requests {
+            let doubt = self.doubt(request);
+            if doubt.is_none() && honoured.covers(request) {
+                all.push((request.clone(), Ok(true)));
+                continue;
+            }
+            let (upstream, request) = (self.upstream.clone(), request.clone());
+            asked.spawn(async move {
+                let is_meant = is_meant(&upstream, &request, doubt.as_ref()).await;
+                (request, is_meant)
+            });
+        }
+        all.extend(asked.join_all().await);
+        all
+    }
+
+    fn doubt(&self, request: &PlannedRequest) -> Option<Doubt> {
+        let files = self.tracked.files.lock();
+        let file = files.table.get(Ino(request.file)).filter(|file| file.removal_may_be_done)?;
+        let (own, has_name) = (file.object.clone(), file.dirty.name.is_some());
+        Some(Doubt { own, file_id: self.file_id(Ino(request.file)), has_name })
+    }
+}
+
+async fn is_meant(upstream: &Upstream, request: &PlannedRequest, doubt: Option<&Doubt>) -> Result<bool, ClientError> {
+    let there = upstream.describe(&request.key).await?;
+    let (Some(there), Some(doubt)) = (&there, doubt) else {
+        // Nothing there is what was wanted.
+        return Ok(there.is_none_or(|there| there.etag == etag_of(request)));
+    };
+    let Some(own) = doubt.own.as_ref().filter(|_| there.etag == etag_of(request)) else {
+        return Ok(there.etag == etag_of(request));
+    };
+    let write_id = write_id_of(there);
+    if write_id.starts_with(&doubt.file_id) && write_id != own.write_id {
+        // An older write of the file itself.
+        return Ok(true);
+    }
+    if own.key == request.key {
+        return Ok(is_same_object(own, write_id, written_ms(&there.headers)));
+    }
+    if !doubt.has_name {
+        return Ok(true);
+    }
+    let moved = upstream.describe(&own.key).await?;
+    Ok(moved.is_some_and(|moved| moved.etag == own.etag))
+}
+
+/// Whether an object with the ETag that the rows know is the object that they know. HEAD tells whole seconds.
+fn is_same_object(known: &UpstreamObject, write_id: &str, written_ms: u64) -> bool {
+    let is_known_time = write_id.is_empty() && known.modified != 0 && written_ms != 0;
+    known.write_id == write_id && (!is_known_time || known.modified / 1000 == written_ms / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_bytes_written_again_are_another_object() {
+        let known = |write_id: &str, modified| UpstreamObject {
+            key: "k".to_owned(),
+            etag: "\"e\"".to_owned(),
+            write_id: write_id.to_owned(),
+            size: 1,
+            number: 0,
+            content: 0,
+            attributes: 0,
+            modified,
+        };
+        assert!(is_same_object(&known("0-5-1", 0), "0-5-1", 7000));
+        assert!(!is_same_object(&known("0-5-1", 0), "1-9-2", 7000) && !is_same_object(&known("", 7123), "1-9-2", 7000));
+        assert!(is_same_object(&known("", 7123), "", 7000) && !is_same_object(&known("", 7123), "", 8000));
+        assert!(is_same_object(&known("", 0), "", 8000) && is_same_object(&known("", 7123), "", 0), "nobody knows");
+    }
+}
