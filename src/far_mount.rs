@@ -50,7 +50,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often a terminal or the log is told what is left at the end.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// What sends has 64 requests of its own in progress; the others ask for what a listing does not tell.
-const LIMITS: Limits = Limits { requests_max: 128, bytes_max: 256 << 20 };
+const LIMITS: Limits = Limits { requests_max: 128, bytes_max: 128 << 20 };
 /// Users of the mount get this long when a signal ends it.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(10);
 

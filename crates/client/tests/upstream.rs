@@ -10,7 +10,7 @@ mod store;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -125,6 +125,34 @@ fn requests_and_bytes_under_way_are_bounded() {
         drop(other);
         let too_much = upstream.get("k", 0..64 * KIB as u64 + 1, Wanted::Any).await;
         assert!(matches!(too_much, Err(ClientError::Usage(_))), "what never fits is not waited for");
+    });
+}
+
+#[test]
+fn a_body_is_read_when_there_is_room_for_it() {
+    run(async {
+        const LEN: u64 = 64 << 10;
+        let (_store, upstream) = open(Limits { bytes_max: LEN, ..Limits::default() }).await;
+        let (none, body) = (Vec::new(), Bytes::from(vec![7; LEN as usize]));
+        let first = upstream.put_object_of("a", LEN, std::future::pending(), Condition::Always, &none);
+        let mut first = Box::pin(first);
+        let soon = Duration::from_millis(50);
+        assert!(tokio::time::timeout(soon, first.as_mut()).await.is_err(), "its body is being read");
+        let is_read = AtomicBool::new(false);
+        let read = async {
+            is_read.store(true, Ordering::SeqCst);
+            Ok(body.clone())
+        };
+        let second = upstream.put_object_of("b", LEN, read, Condition::Always, &none);
+        let mut second = Box::pin(second);
+        assert!(tokio::time::timeout(soon, second.as_mut()).await.is_err() && !is_read.load(Ordering::SeqCst));
+        // What is fetched has room of its own: the first body may be what it is for.
+        assert!(upstream.get("none", 0..LEN, Wanted::Any).await.unwrap_err().is_not_found());
+        drop(first);
+        second.await.unwrap();
+        let unread = std::future::ready(Err(io::Error::other("the disk is gone")));
+        let unread = upstream.put_object_of("c", LEN, unread, Condition::Always, &none).await;
+        assert!(matches!(unread, Err(ClientError::Source(_))));
     });
 }
 

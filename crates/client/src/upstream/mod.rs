@@ -138,7 +138,7 @@ impl Upstream {
         if len == 0 {
             return Err(usage("a range without a byte cannot be asked for"));
         }
-        let held = self.0.room.hold(len).await?;
+        let held = self.0.room.hold_fetched(len).await?;
         let mut ask = self.ask(Method::GET, key);
         ask.answer_bytes_max = usize::try_from(len).map_err(|_| usage("a range is larger than memory"))?;
         ask.headers.push(range_header(range.clone()));
@@ -169,7 +169,7 @@ impl Upstream {
     /// If a response was lost and the condition no longer holds, an object of that key with the same bytes counts as
     /// this one. So a caller that takes locks with conditions must send unique bytes.
     pub async fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
-        let _held = self.0.room.hold(body.len() as u64).await?;
+        let _held = self.0.room.hold_sent(body.len() as u64).await?;
         let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
         ask.headers.extend(condition.header()?);
         let (outcome, unsure) = self.send_unsure(&ask).await;

@@ -159,7 +159,7 @@ impl Upstream {
         source: &impl Source,
     ) -> Result<String, ClientError> {
         let len = range.end - range.start;
-        let _held = self.0.room.hold(len).await?;
+        let _held = self.0.room.hold_sent(len).await?;
         let query = format!("partNumber={number}&{}", upload.query());
         let mut ask = Ask { query, ..self.ask(Method::PUT, &upload.key) };
         ask.body = source.read(range).await.map_err(ClientError::Source)?;

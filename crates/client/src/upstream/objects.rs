@@ -6,6 +6,9 @@
 //!             O3 an outcome that was lost counts as success only if the object has the write id that was sent.
 //! Not here:   bodies in parts (multipart), listings.
 
+use std::future::Future;
+use std::io;
+
 use bytes::Bytes;
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
@@ -41,7 +44,21 @@ impl Upstream {
         condition: Condition<'_>,
         metadata: &Metadata,
     ) -> Result<String, ClientError> {
-        let _held = self.0.room.hold(body.len() as u64).await?;
+        let len = body.len() as u64;
+        self.put_object_of(key, len, std::future::ready(Ok(body)), condition, metadata).await
+    }
+
+    /// As `put_object`, of a body that is read when there is room for its `len` bytes.
+    pub async fn put_object_of(
+        &self,
+        key: &str,
+        len: u64,
+        body: impl Future<Output = io::Result<Bytes>>,
+        condition: Condition<'_>,
+        metadata: &Metadata,
+    ) -> Result<String, ClientError> {
+        let _held = self.0.room.hold_sent(len).await?;
+        let body = body.await.map_err(ClientError::Source)?;
         let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
         ask.headers.extend(metadata.iter().cloned());
         ask.headers.extend(condition.header()?);

@@ -5,6 +5,7 @@
 //!                is no deadlock.  R2 both are granted in the order of requests.
 //!             R3 the number of slots is halved when the store is too busy, once for all requests that were in progress then;
 //!                it grows by one with each round of as many answers as there are slots, up to `Limits::requests_max`.
+//!             R4 bytes that are sent and bytes that are fetched are counted apart: what is sent may have to be fetched first.
 //! Locking:    one short mutex for the number of slots.
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const STEP_BYTES: u64 = 1 << 10;
 pub struct Limits {
     /// Requests in progress.
     pub requests_max: usize,
-    /// Bytes of bodies in both directions.
+    /// Bytes of bodies in memory, in each direction.
     pub bytes_max: u64,
 }
 
@@ -75,7 +76,8 @@ struct Width {
 pub(super) struct Room {
     slots: Semaphore,
     width: Mutex<Width>,
-    steps: Arc<Semaphore>,
+    fetched: Arc<Semaphore>,
+    sent: Arc<Semaphore>,
     limits: Limits,
 }
 
@@ -84,19 +86,28 @@ impl Room {
         let limit = limits.requests_max;
         assert!(limit > 0, "without a slot nothing is ever sent");
         let steps = usize::try_from(limits.bytes_max / STEP_BYTES).unwrap_or(usize::MAX);
-        let steps = Arc::new(Semaphore::new(steps.min(Semaphore::MAX_PERMITS)));
+        let steps = || Arc::new(Semaphore::new(steps.min(Semaphore::MAX_PERMITS)));
         let (too_many, in_progress, given, cut_before, answers, halved) = (0, 0, 0, 0, 0, 0);
         let width = Mutex::new(Width { limit, too_many, in_progress, given, cut_before, answers, halved });
-        Room { slots: Semaphore::new(limit), width, steps, limits }
+        Room { slots: Semaphore::new(limit), width, fetched: steps(), sent: steps(), limits }
     }
 
-    /// Waits for this many bytes; fails at once if they can never fit.
-    pub(super) async fn hold(&self, bytes: u64) -> Result<Held, ClientError> {
+    /// Waits for this many bytes to fetch; fails at once if they can never fit.
+    pub(super) async fn hold_fetched(&self, bytes: u64) -> Result<Held, ClientError> {
+        self.hold(&self.fetched, bytes).await
+    }
+
+    /// As `hold_fetched`, of bytes to send.
+    pub(super) async fn hold_sent(&self, bytes: u64) -> Result<Held, ClientError> {
+        self.hold(&self.sent, bytes).await
+    }
+
+    async fn hold(&self, all: &Arc<Semaphore>, bytes: u64) -> Result<Held, ClientError> {
         let steps = u32::try_from(bytes.div_ceil(STEP_BYTES)).ok().filter(|_| bytes <= self.limits.bytes_max);
         let steps = steps.ok_or_else(|| {
             ClientError::Usage(format!("{bytes} bytes at once are more than the {} allowed", self.limits.bytes_max))
         })?;
-        let steps = Arc::clone(&self.steps).acquire_many_owned(steps).await.expect("it is never closed");
+        let steps = Arc::clone(all).acquire_many_owned(steps).await.expect("it is never closed");
         Ok(Held { _steps: steps })
     }
 

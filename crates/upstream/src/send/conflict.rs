@@ -22,14 +22,12 @@ use crate::attributes::write_id_of;
 use crate::list::parse_etag;
 use crate::plan::{Action, PlannedRequest, Required};
 use crate::runtime::alone;
-use crate::tracked::{MARKER, commit, content_of, dirty_write, object_gone};
+use crate::tracked::{File, MARKER, commit, content_of, dirty_write, object_gone};
 
 impl Sender {
     /// A condition of a write did not hold, or the source of a copy is gone; `is_lost`: the bytes of the file are known to be.
     /// The request is in progress until this returns.
     pub(super) async fn conflict(&self, request: &PlannedRequest, is_lost: bool) {
-        // Nothing was made.
-        self.tracked.files.lock().table.edit(Ino(request.file), |file| file.sending = None);
         let decided = match is_lost {
             true => self.remove_here(request, None).await.map(|()| true),
             false => self.check_source(request).await,
@@ -37,8 +35,20 @@ impl Sender {
         match decided {
             Ok(true) => self.ended(request),
             Ok(false) => self.check_target(request).await,
-            Err(unsent) => self.postponed(request, &unsent.to_string(), false),
+            Err(unsent) => self.undecided(request, &unsent),
         }
+    }
+
+    /// It is decided later. The request may have arrived twice, and the second time its own object was in the way.
+    fn undecided(&self, request: &PlannedRequest, why: &Unsent) {
+        let may_be_there = |file: &mut File| file.dirty.sent = Some(request.key.clone());
+        self.tracked.files.lock().table.edit(Ino(request.file), may_be_there);
+        self.postponed(request, &why.to_string(), false);
+    }
+
+    /// Whatever is under the key, this file has not made it.
+    fn is_not_own(&self, request: &PlannedRequest) {
+        self.tracked.files.lock().table.edit(Ino(request.file), |file| file.sending = None);
     }
 
     /// True if the source of a copy was removed or replaced, and what follows is done.
@@ -83,6 +93,7 @@ impl Sender {
                     return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size), write_id });
                 }
                 None => {
+                    self.is_not_own(request);
                     self.forget_kept_of(request.file);
                     self.forget_objects(request);
                     self.step_aside(request, &there).await.map_err(Unsent::Local)
@@ -94,7 +105,7 @@ impl Sender {
         };
         match decided {
             Ok(()) => self.ended(request),
-            Err(unsent) => self.postponed(request, &unsent.to_string(), false),
+            Err(unsent) => self.undecided(request, &unsent),
         }
     }
 
@@ -138,7 +149,7 @@ impl Sender {
         let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
         let gone = files.table.edit(ino, |file| {
-            (file.in_progress, file.since_sent) = (false, None);
+            (file.in_progress, file.since_sent, file.sending) = (false, None, None);
             file.is_nothing().then(|| dirty_write(ino, file))
         });
         if let Some(row) = gone.flatten() {

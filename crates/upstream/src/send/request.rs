@@ -186,8 +186,12 @@ impl Sender {
         if let Some(begun) = self.uploads.take(Ino(request.file)).await {
             self.abandon(begun).await;
         }
-        let body = read_whole(&reader, 0..size).await.map_err(|error| Unsent::Local(error.to_string()))?;
-        let etag = self.upstream.put_object(&request.key, body, condition(request), &metadata).await?;
+        let body = read_whole(&reader, 0..size);
+        let put = self.upstream.put_object_of(&request.key, size, body, condition(request), &metadata);
+        let etag = put.await.map_err(|error| match error {
+            ClientError::Source(error) => Unsent::Local(error.to_string()),
+            error => error.into(),
+        })?;
         Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) })
     }
 

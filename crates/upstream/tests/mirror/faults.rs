@@ -395,3 +395,26 @@ fn what_came_back_while_the_power_was_off_is_not_removed() {
         (cache, world)
     });
 }
+
+#[test]
+fn a_write_that_arrived_twice_is_known_after_a_rename() {
+    let (store, world, cache) = listed(33, &[("d/x", b"x")]);
+    world.write("d", "a", 0, b"mine").unwrap();
+    let handled = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = Arc::clone(&handled);
+    store.script(move |method, key, _| match (method, key) {
+        (&Method::PUT, "d/a") => Some(Fault::Twice),
+        (&Method::HEAD, "d/a") => {
+            seen.store(true, std::sync::atomic::Ordering::SeqCst);
+            Some(Fault::Refused(403, "AccessDenied"))
+        }
+        _ => None,
+    });
+    cache.clock().jump(Duration::from_secs(5));
+    wait("it is asked for", || handled.load(std::sync::atomic::Ordering::SeqCst));
+    wait("that fails", || world.far.backlog().failing > 0);
+    store.script(|_, _, _| None);
+    world.rename("d", "e", RenameMode::Replace).unwrap();
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("e/", ""), ("e/a", "mine"), ("e/x", "x")]));
+}

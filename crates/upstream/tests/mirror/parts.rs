@@ -1,7 +1,7 @@
 //! Large files: parts that are sent while they are written, copied parts, and uploads that did not end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::Method;
 use margay_volume::posix::*;
@@ -145,15 +145,16 @@ fn a_large_object_is_renamed_and_exchanged_by_copies_of_parts() {
 #[test]
 fn an_upload_goes_on_after_a_failure() {
     let (store, world, _cache) = listed(74, &[]);
-    let mut parts = 0;
+    let parts = Arc::new(AtomicU32::new(0));
+    let asked = Arc::clone(&parts);
     store.script(move |method, key, _| {
-        parts += u32::from(*method == Method::PUT && key == "big");
+        let is_part = *method == Method::PUT && key == "big";
         // More than the client's own tries.
-        (*method == Method::PUT && key == "big" && (20..200).contains(&parts))
-            .then_some(Fault::Refused(503, "SlowDown"))
+        let number = asked.fetch_add(u32::from(is_part), Ordering::SeqCst);
+        (is_part && (20..200).contains(&number)).then_some(Fault::Refused(503, "SlowDown"))
     });
     world.write("", "big", 0, &body(0)).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    wait("parts are refused", || parts.load(Ordering::SeqCst) > 40);
     let sent = store.parts().0;
     store.set_reachable(true);
     world.flush();

@@ -82,6 +82,8 @@ pub(crate) enum Fault {
     /// It is done, and the answer is lost.
     Unanswered,
     Refused(u16, &'static str),
+    /// It arrives twice, and the second answer arrives.
+    Twice,
 }
 
 /// Decides by the method, the key and the headers of a request.
@@ -275,6 +277,9 @@ impl Store {
             Some(Fault::Refused(status, _)) if head.method == Method::HEAD => return Ok(answer(status, "")),
             Some(Fault::Refused(status, code)) => return Ok(refusal(status, code)),
             _ => {}
+        }
+        if matches!(fault, Some(Fault::Twice)) {
+            state.answer(&head, body.clone());
         }
         let answer = state.answer(&head, body);
         state.look();
