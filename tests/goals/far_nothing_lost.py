@@ -332,10 +332,12 @@ def main():
     parser.add_argument("--kill-seconds", type=float, default=2, help="longest time between a mount and its kill")
     parser.add_argument("--offline-minutes", type=float, default=0)
     parser.add_argument("--writers", type=int, default=4)
-    parser.add_argument("--pause", type=float, default=0, help="seconds between two changes of a writer")
+    parser.add_argument("--pause", type=float, help="seconds between two changes of a writer (0; with --offline-minutes 1: what was written is kept in memory)")
     parser.add_argument("--large", type=int, default=24, help="MiB of the largest files")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = parser.parse_args()
+    if options.pause is None:
+        options.pause = 1 if options.offline_minutes else 0
     os.environ.pop("AWS_CA_BUNDLE", None)
     print(f"seed {options.seed}", flush=True)
     folder = tempfile.mkdtemp(prefix="margay-goals.")
