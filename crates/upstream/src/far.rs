@@ -359,4 +359,8 @@ impl UpstreamSync for Far {
     fn state(&self, file: Ino) -> String {
         state_of(&self.tracked.files.lock(), file)
     }
+
+    fn will_remove(&self, directory: Ino) {
+        self.tracked.will_remove(directory);
+    }
 }

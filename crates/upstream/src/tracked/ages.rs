@@ -3,6 +3,8 @@
 //! Why:        other programs change the bucket, and nobody tells.
 //! Invariants: G1 one comparison of a directory at a time; meanwhile others use what is here.
 //!             G2 a listing counts for longer each time that nothing had changed.
+//!             G3 a directory that is empty here is removed by a listing of up to `AGE_MAX`. What others put there meanwhile stays:
+//!                removing a directory removes its own object alone, and the next listing above shows theirs.
 //! Locking:    one short mutex.
 
 use std::collections::HashMap;
@@ -16,6 +18,8 @@ use parking_lot::Mutex;
 /// How long a listing counts at least, and at most.
 const AGE_MIN: Duration = Duration::from_secs(3);
 const AGE_MAX: Duration = Duration::from_secs(60);
+/// So long a removal takes, once it was begun.
+const REMOVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Listed {
@@ -44,6 +48,23 @@ impl Ages {
             listed.entry(directory).or_insert(Listed { at: Duration::ZERO, age: Duration::ZERO, in_progress: false });
         let is_old = now.saturating_sub(one.at) >= one.age;
         is_old && !std::mem::replace(&mut one.in_progress, true)
+    }
+
+    pub(super) fn is_old(&self, directory: Ino) -> bool {
+        let now = self.clock.monotonic();
+        let listed = self.listed.lock();
+        listed.get(&directory).is_none_or(|one| now.saturating_sub(one.at) >= one.age)
+    }
+
+    /// It is empty, and about to be removed (G3). One that this process never looked at is still old.
+    pub(super) fn will_remove(&self, directory: Ino) {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let Some(one) = listed.get_mut(&directory).filter(|one| one.age > Duration::ZERO) else { return };
+        let old = now.saturating_sub(one.at);
+        if old < AGE_MAX {
+            one.age = one.age.max(old + REMOVAL);
+        }
     }
 
     /// It was compared, or that failed (`None`); says whether something differed.
@@ -91,5 +112,21 @@ mod tests {
         }
         ages.made(Ino(6));
         assert!(!ages.begin(Ino(6)));
+    }
+
+    #[test]
+    fn a_removal_takes_an_older_listing() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        for (seconds, is_known, begins) in [(59, true, false), (60, true, true), (59, false, true)] {
+            let directory = Ino(seconds * 2 + u64::from(is_known));
+            if is_known {
+                ages.made(directory);
+            }
+            clock.advance(Duration::from_secs(seconds));
+            assert!(ages.is_old(directory));
+            ages.will_remove(directory);
+            assert_eq!(ages.begin(directory), begins, "{seconds} s, {is_known}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! Not here:   what becomes of it (files).
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use margay_env::Timestamp;
 use margay_meta::{Batch, Engine, EngineError, Write};
@@ -129,6 +130,16 @@ pub(crate) fn directories_in(engine: &dyn Engine, directory: Ino) -> Result<Vec<
         }
     })?;
     Ok(found)
+}
+
+/// Whether nothing is in a directory, as far as it is here, but its own object.
+pub(super) fn is_empty(engine: &dyn Engine, directory: Ino) -> Result<bool, EngineError> {
+    let ((start, end), own, mut is_empty) = (key::entries(directory), key::entry(directory, b""), true);
+    engine.scan(&start, &end, &mut |row| {
+        is_empty = row.key == own;
+        if is_empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(is_empty)
 }
 
 /// Everything in a directory, as far as it is here.

@@ -49,7 +49,7 @@ use margay_volume::Volume;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use self::changes::{Changed, changes_of};
+use self::changes::{Changed, changes_of, is_empty};
 use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
 use crate::runtime::is_of_requests;
@@ -210,6 +210,15 @@ impl Tracked {
             lister.refresh(directory);
         }
         Ok(())
+    }
+
+    /// Of a directory that is empty here, a listing that is not too old counts for its removal (G3): with one request each, a
+    /// tree that was emptied here would go at one directory a round trip.
+    pub(crate) fn will_remove(&self, directory: Ino) {
+        // Where something is in it, others may have removed that.
+        if self.ages.is_old(directory) && is_empty(&*self.below, directory).unwrap_or(false) {
+            self.ages.will_remove(directory);
+        }
     }
 
     fn gate_key(&self, key: &[u8]) -> Result<(), EngineError> {

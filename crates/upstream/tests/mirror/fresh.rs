@@ -203,3 +203,47 @@ fn many_that_are_gone_cost_one_more_listing() {
     assert_eq!(lines(&world), ["f57 1", "f58 1", "f59 1"]);
     assert_eq!((store.heads() - heads, store.listings() - listings), (0, 2));
 }
+
+/// A tree that is removed costs no round trip for each directory, and takes nothing of others along.
+#[test]
+fn a_directory_that_is_empty_here_is_removed_without_a_listing() {
+    let (store, world, cache) = read(41, &[("theirs/", b""), ("theirs/a", b"1")]);
+    let root = world.mount.root();
+    let directories: Vec<String> = (0..20).map(|number| format!("d{number:02}")).collect();
+    for name in &directories {
+        world.mount.make_directory(root, &Name::Plain(name.clone()), &NEW).unwrap();
+        world.write(name, "own", 0, b"mine").unwrap();
+    }
+    world.flush();
+    let remove = |name: &str| world.mount.remove_directory(root, &Name::Plain(name.to_owned()));
+    for name in &directories {
+        world.mount.unlink(world.at(name).unwrap(), &Name::Plain("own".to_owned())).unwrap();
+    }
+    world.flush();
+    // Older than a listing counts for anything else.
+    cache.clock().jump(Duration::from_secs(30));
+    store.put("d03/new", b"2");
+    store.put("d03/n/e/w", b"2");
+    store.remove("theirs/a");
+    // The directory above is listed, as for anything in it.
+    world.at("d00").unwrap();
+    let listings = store.listings();
+    directories[..10].iter().for_each(|name| remove(name).unwrap());
+    assert_eq!(store.listings(), listings);
+    // What is in it here may be gone there.
+    remove("theirs").unwrap();
+    world.flush();
+    assert_eq!(
+        store.objects().keys().filter(|key| key.starts_with("d0")).collect::<Vec<_>>(),
+        ["d03/n/e/w", "d03/new"]
+    );
+    store.put("d13/new", b"2");
+    cache.clock().jump(LATER);
+    assert!(matches!(remove("d13"), Err(PosixError::NotEmpty)), "a listing of a minute ago says nothing");
+    directories[10..].iter().filter(|name| *name != "d13").for_each(|name| remove(name).unwrap());
+    world.flush();
+    cache.clock().jump(LATER);
+    lines(&world);
+    assert_eq!(lines(&world), ["d03/ ", "d03/n/ ", "d03/n/e/ ", "d03/n/e/w 2", "d03/new 2", "d13/ ", "d13/new 2"]);
+    world.reclaim();
+}

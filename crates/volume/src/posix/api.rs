@@ -205,6 +205,9 @@ pub trait UpstreamSync: Send + Sync + Debug {
 
     /// What it has of a file, in a line: the value of [`UPSTREAM_STATE`].
     fn state(&self, file: Ino) -> String;
+
+    /// A directory is about to be removed, if it is empty: its rows are read next.
+    fn will_remove(&self, directory: Ino);
 }
 
 /// The extended attribute that tells what the upstream has of a file. It can be read only, and is not listed: programs that

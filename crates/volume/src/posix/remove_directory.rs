@@ -63,6 +63,9 @@ impl Mount {
         one: &mut Try,
     ) -> Result<(), Attempt> {
         let ino = directory.entry.ino;
+        if let Some(upstream) = &self.options.upstream {
+            upstream.will_remove(ino);
+        }
         let entries = key::entries(ino);
         let body_key = key::entry(ino, b"");
         let (mut body, mut other) = (false, false);
