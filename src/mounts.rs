@@ -83,9 +83,6 @@ struct View {
     read_only: bool,
 }
 
-/// Kernels ask again so often where nobody tells of changes: as often as a listing of the other store counts at least.
-const UPSTREAM_KEEP_TIME_MAX: Duration = Duration::from_secs(3);
-
 /// A session and its mount points; the first is the original one.
 #[derive(Debug)]
 struct MountedSession {
@@ -160,10 +157,7 @@ impl Mounts {
             )?;
         let waits = self.volume.engine().waits() || self.upstream.is_some();
         let source = self.upstream.as_ref().map_or_else(|| wish.source(), |(_, source)| source.clone());
-        let mut session = wish.choice.session(source.clone(), self.known_files_max, waits);
-        if self.upstream.is_some() {
-            session.keep_time_max = UPSTREAM_KEEP_TIME_MAX;
-        }
+        let session = wish.choice.session(source.clone(), self.known_files_max, waits);
         let made = || self.record.lock().add(&wish.path);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
             .map_err(|error| error.to_string())?;

@@ -184,6 +184,41 @@ fn what_others_do_in_the_bucket_is_seen() {
     assert_eq!(far.end(), Some(0));
 }
 
+/// Close-to-open: what a mount has synced is what another one opens, also while its kernel keeps the name.
+#[test]
+fn what_one_mount_has_synced_another_one_opens() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let (one, other) = (world.mount("cache"), world.mount_beside("other-cache"));
+    let (here, there) = (one.path.join("d/file"), other.path.join("d/file"));
+    fs::create_dir(one.path.join("d")).unwrap();
+    let write = |content: &str| {
+        fs::write(&here, content).unwrap();
+        fs::File::open(&here).unwrap().sync_all().unwrap();
+    };
+    write("first");
+    wait("the file is not seen", || there.exists());
+    // Longer than what was listed counts for who opens a file, and shorter than it counts for names in a quiet directory.
+    let pause = || std::thread::sleep(Duration::from_millis(3200));
+    for content in ["second, longer", "third"] {
+        pause();
+        let seen = fs::metadata(&there).unwrap().ino();
+        pause();
+        write(content);
+        assert_eq!(fs::read_to_string(&there).unwrap(), content);
+        let found = fs::metadata(&there).unwrap();
+        assert!(found.len() == content.len() as u64 && found.ino() != seen, "the kernel knows it, too");
+    }
+    pause();
+    fs::rename(&here, one.path.join("d/moved")).unwrap();
+    one.sync();
+    assert_eq!(fs::read_to_string(&there).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(fs::read_to_string(other.path.join("d/moved")).unwrap(), "third");
+    assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
+}
+
 #[test]
 fn attributes_are_in_the_bucket_or_are_refused() {
     if fuse::must_not_mount() {

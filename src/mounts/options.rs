@@ -141,7 +141,6 @@ impl MountChoice {
             threads: self.threads.unwrap_or(threads),
             waits,
             known_files_max,
-            keep_time_max: usual.keep_time_max,
         }
     }
 }

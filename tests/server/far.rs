@@ -56,7 +56,16 @@ impl World {
 
     /// As `mount`, with more words of the command; its log is `log` in the folder.
     pub(crate) fn mount_with(&self, cache: &str, words: &[&str]) -> Far {
-        let path = self.folder.path().join("mount");
+        self.mount_on("mount", cache, words)
+    }
+
+    /// A second mount, on a directory of its own.
+    pub(crate) fn mount_beside(&self, cache: &str) -> Far {
+        self.mount_on("second-mount", cache, &[])
+    }
+
+    fn mount_on(&self, directory: &str, cache: &str, words: &[&str]) -> Far {
+        let path = self.folder.path().join(directory);
         let mut command = self.command();
         command.args(["mount", "s3://bucket/sub", "--foreground"]).args(words);
         command.args(["--metrics-address", "127.0.0.1:0", "--cache"]);

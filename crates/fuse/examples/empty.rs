@@ -25,6 +25,8 @@ use margay_volume::posix::SetTime;
 use parking_lot::{Mutex, RwLock};
 
 const SHARDS: usize = 64;
+/// The kernel keeps all that it knows.
+const KEEP_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 static ZEROES: [u8; 1 << 20] = [0; 1 << 20];
 
 type Lines = Arc<Vec<(Vec<u8>, Node, FileKind)>>;
@@ -115,6 +117,12 @@ impl Operations for Empty {
     fn forget(&self, _: Node, _: u64) {}
     fn attributes(&self, node: Node) -> Answer<Attributes> {
         self.get(node)
+    }
+    fn keep_time_in(&self, _: Node) -> Duration {
+        KEEP_TIME
+    }
+    fn keep_time_of(&self, _: Node) -> Duration {
+        KEEP_TIME
     }
     fn set_attributes(&self, node: Node, change: &AttributeChange) -> Answer<Attributes> {
         let mut nodes = self.nodes[shard(node)].write();

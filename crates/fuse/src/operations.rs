@@ -8,6 +8,8 @@ mod files;
 mod names;
 mod space;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use margay_volume::posix::{Name, NewFile, PosixError};
 
@@ -18,6 +20,9 @@ use crate::protocol::{
     Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Operations, Side, Statistics, TakeLine,
     WriteFlags,
 };
+
+/// How long the kernel may keep names and attributes where it is told of changes: correctness needs no limit.
+const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Turns the volume's error into an error number.
 fn answer<T>(result: Result<T, PosixError>) -> Answer<T> {
@@ -53,6 +58,12 @@ impl Operations for Door {
     }
     fn attributes(&self, node: Node) -> Answer<Attributes> {
         self.do_attributes(node)
+    }
+    fn keep_time_in(&self, directory: Node) -> Duration {
+        self.mount.keeps_names_for(self.ino(directory)).unwrap_or(KEEP_TIME_MAX)
+    }
+    fn keep_time_of(&self, node: Node) -> Duration {
+        self.mount.keeps_attributes_for(self.ino(node)).unwrap_or(KEEP_TIME_MAX)
     }
     fn set_attributes(&self, node: Node, change: &AttributeChange) -> Answer<Attributes> {
         self.do_set_attributes(node, change)

@@ -7,6 +7,7 @@
 //! Not here:   bytes on the wire (session), what an operation means (operations, volume).
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use bytes::Bytes;
 pub use margay_volume::posix::{AttributeChange, Attributes, FileKind, Statistics};
@@ -91,6 +92,10 @@ pub trait Operations: Send + Sync + Debug + 'static {
     /// The kernel drops this many lookups of a number.
     fn forget(&self, node: Node, lookups: u64);
     fn attributes(&self, node: Node) -> Answer<Attributes>;
+    /// How long the kernel may keep names in a directory, absent ones too, and the attributes of what they name.
+    fn keep_time_in(&self, directory: Node) -> Duration;
+    /// How long the kernel may keep the attributes of a file or directory.
+    fn keep_time_of(&self, node: Node) -> Duration;
     fn set_attributes(&self, node: Node, change: &AttributeChange) -> Answer<Attributes>;
     fn read_symlink(&self, node: Node) -> Answer<Bytes>;
 

@@ -31,9 +31,6 @@ use crate::protocol::{Kernel, Operations};
 use teller::Teller;
 use work::Adapter;
 
-/// How long the kernel may cache names and attributes. Correctness needs no limit: changes by other doors are
-/// invalidated.
-pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Largest request with data, in bytes; the kernel's own limit.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// The kernel's read-ahead, in bytes: enough to keep all answering threads and the disk busy.
@@ -64,8 +61,6 @@ pub struct SessionOptions {
     pub threads: usize,
     /// Metadata is on another machine: any request may hold its thread for long.
     pub waits: bool,
-    /// How long the kernel may cache names and attributes without asking: as long as it likes, where it is told of changes.
-    pub keep_time_max: Duration,
     /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
@@ -82,7 +77,6 @@ impl Default for SessionOptions {
             no_exec: false,
             threads: THREADS,
             waits: false,
-            keep_time_max: KEEP_TIME_MAX,
             known_files_max: KNOWN_FILES_MAX,
         }
     }

@@ -360,6 +360,16 @@ impl UpstreamSync for Far {
         state_of(&self.tracked.files.lock(), file)
     }
 
+    fn will_open(&self, directory: Ino, file: Ino) {
+        if let Some(sender) = self.sender.get() {
+            sender.listing.look_before_open(directory, file);
+        }
+    }
+
+    fn fresh_for(&self, directory: Ino) -> Duration {
+        self.tracked.ages.left(directory)
+    }
+
     fn will_remove(&self, directory: Ino) {
         self.tracked.will_remove(directory);
     }

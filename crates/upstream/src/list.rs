@@ -68,7 +68,7 @@ pub(crate) struct Listing {
     pub(crate) tracked: Arc<Tracked>,
     pub(crate) volume: Arc<Volume>,
     bucket: String,
-    upstream: Upstream,
+    pub(crate) upstream: Upstream,
     pub(crate) pages: Arc<Pages>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -109,8 +109,9 @@ impl Listing {
         };
         let path = path.map_err(|error| error.to_string())?.ok_or("the directory is gone")?;
         let taken = self.names_in(directory)?;
-        let mut token = None;
+        let (mut token, mut pages) = (None, 0);
         loop {
+            pages += 1;
             let Page { listed, next, .. } = self.page((&path, &hidden), token.take(), true)?;
             let found = self.described(&path, listed)?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
@@ -123,7 +124,7 @@ impl Listing {
             }
         }
         self.enter(directory, &[], true)?;
-        self.tracked.ages.was_listed(directory);
+        self.tracked.ages.was_listed(directory, pages);
         self.tracked.unlisted.write().remove(&directory);
         Ok(())
     }
@@ -142,7 +143,7 @@ impl Listing {
     }
 
     /// Somebody's `ls` waits for it, and cannot be interrupted.
-    fn wait<T: Send + 'static>(
+    pub(crate) fn wait<T: Send + 'static>(
         &self,
         asked: impl Future<Output = Result<T, ClientError>> + Send + 'static,
     ) -> Result<T, String> {

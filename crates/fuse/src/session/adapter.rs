@@ -72,9 +72,9 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let name = name.to_owned();
         self.serve(move |work| {
             match work.measured(Request::Lookup, |operations| operations.lookup(at(parent, &name))) {
-                Ok(Some(found)) => entry(reply, work.keep_time_max, Ok(found)),
+                Ok(Some(found)) => entry(reply, work.keep_time_in(parent), Ok(found)),
                 Ok(None) => {
-                    let keep = work.absent.keep_time(parent.0, name.as_bytes()).min(work.keep_time_max);
+                    let keep = work.absent.keep_time(parent.0, name.as_bytes()).min(work.keep_time_in(parent));
                     reply.entry_with_ttls(&Duration::ZERO, &keep, &convert::absent(), Generation(0));
                 }
                 Err(error) => reply.error(convert::errno(error)),
@@ -91,7 +91,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
 
     fn getattr(&self, _: &fuser::Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let get = move |operations: &O| operations.attributes(node.0);
-        self.serve(move |work| attributes(reply, work.keep_time_max, work.measured(Request::GetAttributes, get)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::GetAttributes, get);
+            attributes(reply, work.keep_time_of(node), answer);
+        });
     }
 
     fn setattr(
@@ -126,7 +129,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
             kill_privileges: nothing || owner || (size.is_some() && caller(request).kills_privileges()),
         };
         let set = move |operations: &O| operations.set_attributes(node.0, &change);
-        self.serve(move |work| attributes(reply, work.keep_time_max, work.measured(Request::SetAttributes, set)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::SetAttributes, set);
+            attributes(reply, work.keep_time_of(node), answer);
+        });
     }
 
     fn readlink(&self, _: &fuser::Request, node: INodeNo, reply: ReplyData) {
@@ -146,13 +152,19 @@ impl<O: Operations> Filesystem for Adapter<O> {
     ) {
         let (name, caller) = (name.to_owned(), caller(request));
         let make = move |operations: &O| operations.make_file(caller, new(parent, &name, mode, umask), device);
-        self.serve(move |work| entry(reply, work.keep_time_max, work.measured(Request::MakeFile, make)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::MakeFile, make);
+            entry(reply, work.keep_time_in(parent), answer);
+        });
     }
 
     fn mkdir(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let (name, caller) = (name.to_owned(), caller(request));
         let make = move |operations: &O| operations.make_directory(caller, new(parent, &name, mode, umask));
-        self.serve(move |work| entry(reply, work.keep_time_max, work.measured(Request::MakeDirectory, make)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::MakeDirectory, make);
+            entry(reply, work.keep_time_in(parent), answer);
+        });
     }
 
     fn unlink(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -170,7 +182,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
     fn symlink(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (name, target, caller) = (name.to_owned(), target.as_os_str().as_bytes().to_vec(), caller(request));
         let make = move |operations: &O| operations.make_symlink(caller, at(parent, &name), &target);
-        self.serve(move |work| entry(reply, work.keep_time_max, work.measured(Request::MakeSymlink, make)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::MakeSymlink, make);
+            entry(reply, work.keep_time_in(parent), answer);
+        });
     }
 
     fn rename(
@@ -192,7 +207,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
     fn link(&self, _: &fuser::Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
         let link = move |operations: &O| operations.link(node.0, at(parent, &name));
-        self.serve(move |work| entry(reply, work.keep_time_max, work.measured(Request::Link, link)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::Link, link);
+            entry(reply, work.keep_time_in(parent), answer);
+        });
     }
 
     fn create(
@@ -207,7 +225,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
     ) {
         let (name, caller) = (name.to_owned(), caller(request));
         let create = move |operations: &O| operations.create(caller, new(parent, &name, mode, umask), flags);
-        self.serve(move |work| created(reply, work.keep_time_max, work.measured(Request::Create, create)));
+        self.serve(move |work| {
+            let answer = work.measured(Request::Create, create);
+            created(reply, work.keep_time_in(parent), answer);
+        });
     }
 
     fn open(&self, request: &fuser::Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -319,17 +340,19 @@ impl<O: Operations> Filesystem for Adapter<O> {
     fn readdirplus(
         &self,
         _: &fuser::Request,
-        _: INodeNo,
+        node: INodeNo,
         handle: FileHandle,
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         self.serve(move |work| {
+            // Once for all lines.
+            let mut most = None;
             let answer = work.measured(Request::ReadDirectoryPlus, |operations| {
                 operations.read_directory(handle.0, cookie, true, &mut |line| {
                     // Without attributes the number stays 0, and the kernel looks the name up when it needs it.
                     let found = line.attributes.map_or_else(convert::absent, convert::attributes);
-                    let most = work.keep_time_max;
+                    let most = *most.get_or_insert_with(|| work.keep_time_in(node));
                     let keep = line.attributes.map_or(most, |found| keep_time(found, most));
                     let name = OsStr::from_bytes(line.name);
                     !reply.add(INodeNo(line.node), line.cookie, name, &keep, &found, Generation(0))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fuser::INodeNo;
 use margay_env::{Clock, Env};
 
 use super::SessionOptions;
@@ -38,7 +39,6 @@ pub(super) struct Work<O> {
     pub(super) waiting_bytes: AtomicU64,
     pub(super) seats: Seats,
     pub(super) absent: Arc<AbsentNames>,
-    pub(super) keep_time_max: Duration,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
 }
@@ -81,6 +81,15 @@ impl Drop for Seat<'_> {
 }
 
 impl<O: Operations> Work<O> {
+    /// See [`Operations::keep_time_in`]; asked when what is kept was read, which may have made it fresh.
+    pub(super) fn keep_time_in(&self, directory: INodeNo) -> Duration {
+        self.operations.keep_time_in(directory.0)
+    }
+
+    pub(super) fn keep_time_of(&self, node: INodeNo) -> Duration {
+        self.operations.keep_time_of(node.0)
+    }
+
     pub(super) fn measured<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
         let begun = self.clock.monotonic();
         let answer = call(&self.operations);
@@ -98,8 +107,7 @@ impl<O: Operations> Adapter<O> {
         env: &Env,
     ) -> Adapter<O> {
         let (clock, waiting_bytes, seats) = (Arc::clone(&env.clock), AtomicU64::default(), Seats::new(options));
-        let keep_time_max = options.keep_time_max;
-        let work = Work { operations, waiting_bytes, seats, absent, keep_time_max, metrics, clock };
+        let work = Work { operations, waiting_bytes, seats, absent, metrics, clock };
         let waiters = Waiters::new(if options.waits { FAR_THREADS_MAX } else { THREADS_MAX });
         Adapter { work: Arc::new(work), waiters, writeback: options.writeback, suid: options.suid }
     }

@@ -10,9 +10,10 @@
 //!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
 //! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
 //!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
-//! Not here:   what differs under one name (compare).
+//! Not here:   what differs under one name (compare), one file alone (opened).
 
 mod compare;
+mod opened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,12 +60,15 @@ struct Compared {
     /// Names that somebody here is working on.
     left: Vec<String>,
     differed: bool,
+    /// A file that is open here is another one there.
+    holds_old: bool,
 }
 
 impl Compared {
     fn begin(directory: Ino, path: String, began: Duration) -> Compared {
         let (there, empty, left) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Compared { directory, path, began, there, has_marker: false, is_confirmed: false, empty, left, differed: false }
+        let (has_marker, is_confirmed, differed, holds_old) = (false, false, false, false);
+        Compared { directory, path, began, there, has_marker, is_confirmed, empty, left, differed, holds_old }
     }
 }
 
@@ -120,7 +124,7 @@ impl Listing {
             compared.is_confirmed = true;
             names = self.differing(&mut compared)?;
         }
-        compared.differed = !names.is_empty();
+        compared.differed = !names.is_empty() || compared.holds_old;
         self.take_over_all(&mut compared, &names)?;
         for (name, ino) in std::mem::take(&mut compared.empty) {
             compared.differed |= self.remove_empty(&compared, name, ino)?;
@@ -135,8 +139,9 @@ impl Listing {
     /// Lists the directory. Most listings find nothing, so the first one is without metadata.
     fn look(&self, compared: &mut Compared, hidden: &str, metadata: bool) -> Result<(), String> {
         (compared.there, compared.has_marker) = (BTreeMap::new(), false);
-        let mut token = None;
+        let (mut token, mut pages) = (None, 0);
         loop {
+            pages += 1;
             let page = self.page((&compared.path, hidden), token.take(), metadata)?;
             compared.has_marker |= page.has_marker;
             let names = page.listed.into_iter();
@@ -144,9 +149,11 @@ impl Listing {
             compared.there.extend(names);
             match page.next {
                 Some(next) => token = Some(next),
-                None => return Ok(()),
+                None => break,
             }
         }
+        self.tracked.ages.has_pages(compared.directory, pages);
+        Ok(())
     }
 
     /// Removes a directory that has nothing there, and what was listed below it, unless something is only here (E1). Its own
@@ -210,6 +217,8 @@ impl Listing {
                 empty.push((name.clone(), ino));
             } else if difference.file().is_none_or(|ino| !self.volume.is_open(ino)) {
                 differing.push(name.clone());
+            } else {
+                compared.holds_old = true;
             }
         }
         self.note_seen(compared, &seen)?;

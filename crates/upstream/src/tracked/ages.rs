@@ -5,6 +5,8 @@
 //!             G2 a listing counts for longer each time that nothing had changed.
 //!             G3 a directory that is empty here is removed by a listing of up to `AGE_MAX`. What others put there meanwhile stays:
 //!                removing a directory removes its own object alone, and the next listing above shows theirs.
+//!             G4 what is opened was seen within `AGE_MIN`: by a listing of its directory, where that has at most as many pages as files
+//!                were opened within `OPENS_WITHIN`, else by a HEAD.
 //! Locking:    one short mutex.
 
 use std::collections::HashMap;
@@ -21,12 +23,25 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// So long a removal takes, once it was begun.
 const REMOVAL: Duration = Duration::from_secs(1);
 
+/// Files that are opened within this time share a listing.
+const OPENS_WITHIN: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 struct Listed {
     at: Duration,
-    /// How long it counts.
+    /// How long it counts; 0: it was not listed by this process.
     age: Duration,
     in_progress: bool,
+    /// Of the last listing.
+    pages: usize,
+    /// Files in it that were asked for since, and when.
+    asked: Vec<(Ino, Duration)>,
+}
+
+impl Listed {
+    fn new(at: Duration, age: Duration) -> Listed {
+        Listed { at, age, in_progress: false, pages: 1, asked: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -44,16 +59,20 @@ impl Ages {
     pub(super) fn begin(&self, directory: Ino) -> bool {
         let now = self.clock.monotonic();
         let mut listed = self.listed.lock();
-        let one =
-            listed.entry(directory).or_insert(Listed { at: Duration::ZERO, age: Duration::ZERO, in_progress: false });
+        let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         let is_old = now.saturating_sub(one.at) >= one.age;
         is_old && !std::mem::replace(&mut one.in_progress, true)
     }
 
-    pub(super) fn is_old(&self, directory: Ino) -> bool {
+    /// How long its listing still counts.
+    pub(crate) fn left(&self, directory: Ino) -> Duration {
         let now = self.clock.monotonic();
         let listed = self.listed.lock();
-        listed.get(&directory).is_none_or(|one| now.saturating_sub(one.at) >= one.age)
+        listed.get(&directory).map_or(Duration::ZERO, |one| (one.at + one.age).saturating_sub(now))
+    }
+
+    pub(super) fn is_old(&self, directory: Ino) -> bool {
+        self.left(directory) == Duration::ZERO
     }
 
     /// It is empty, and about to be removed (G3). One that this process never looked at is still old.
@@ -72,20 +91,67 @@ impl Ages {
         let now = self.clock.monotonic();
         let mut listed = self.listed.lock();
         let Some(one) = listed.get_mut(&directory) else { return };
-        let age = if differed == Some(true) { AGE_MIN } else { (one.age * 2).clamp(AGE_MIN, AGE_MAX) };
-        *one = Listed { at: now, age, in_progress: false };
+        let age = match differed {
+            Some(true) => AGE_MIN,
+            // It was compared before it was old, to open a file.
+            _ if now.saturating_sub(one.at) < one.age => one.age,
+            _ => (one.age * 2).clamp(AGE_MIN, AGE_MAX),
+        };
+        *one = Listed { pages: one.pages, ..Listed::new(now, age) };
     }
 
     /// It was listed as a whole.
-    pub(crate) fn was_listed(&self, directory: Ino) {
+    pub(crate) fn was_listed(&self, directory: Ino, pages: usize) {
         let at = self.clock.monotonic();
-        self.listed.lock().insert(directory, Listed { at, age: AGE_MIN, in_progress: false });
+        self.listed.lock().insert(directory, Listed { pages, ..Listed::new(at, AGE_MIN) });
     }
 
     /// It was made or moved here.
     pub(super) fn made(&self, directory: Ino) {
         let at = self.clock.monotonic();
-        self.listed.lock().entry(directory).or_insert(Listed { at, age: AGE_MIN, in_progress: false });
+        self.listed.lock().entry(directory).or_insert(Listed::new(at, AGE_MIN));
+    }
+
+    /// A listing has so many pages.
+    pub(crate) fn has_pages(&self, directory: Ino, pages: usize) {
+        if let Some(one) = self.listed.lock().get_mut(&directory) {
+            one.pages = pages;
+        }
+    }
+
+    /// Whether a file of a directory was seen within the time for which a listing counts at least (G4).
+    pub(crate) fn was_seen(&self, directory: Ino, file: Ino) -> bool {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let Some(one) = listed.get_mut(&directory).filter(|one| one.age > Duration::ZERO) else { return false };
+        let is_young = |at: Duration| now.saturating_sub(at) < AGE_MIN;
+        one.asked.retain(|(_, at)| is_young(*at));
+        is_young(one.at) || one.asked.iter().any(|(asked, _)| *asked == file)
+    }
+
+    /// Whether the caller must compare the directory with the bucket before it opens a file in it; else it asks for the file alone.
+    pub(crate) fn begin_for_open(&self, directory: Ino) -> bool {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
+        let lately = one.asked.iter().filter(|(_, at)| now.saturating_sub(*at) < OPENS_WITHIN).count();
+        let is_cheap = one.age == Duration::ZERO || lately + 1 >= one.pages;
+        is_cheap && !std::mem::replace(&mut one.in_progress, true)
+    }
+
+    /// As `begin`, however old the listing is.
+    pub(crate) fn begin_now(&self, directory: Ino) -> bool {
+        let mut listed = self.listed.lock();
+        let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
+        !std::mem::replace(&mut one.in_progress, true)
+    }
+
+    /// The bucket was asked for a file.
+    pub(crate) fn asked(&self, directory: Ino, file: Ino) {
+        let now = self.clock.monotonic();
+        if let Some(one) = self.listed.lock().get_mut(&directory) {
+            one.asked.push((file, now));
+        }
     }
 }
 
@@ -112,6 +178,28 @@ mod tests {
         }
         ages.made(Ino(6));
         assert!(!ages.begin(Ino(6)));
+    }
+
+    #[test]
+    fn files_are_asked_for_until_a_listing_costs_no_more() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let (small, large) = (Ino(5), Ino(6));
+        ages.was_listed(small, 1);
+        ages.was_listed(large, 3);
+        assert!(ages.was_seen(small, Ino(10)) && ages.was_seen(large, Ino(10)), "they were just listed");
+        clock.advance(AGE_MIN);
+        assert!(!ages.was_seen(small, Ino(10)) && ages.begin_for_open(small) && !ages.begin_for_open(small));
+        for file in [10, 11] {
+            assert!(!ages.was_seen(large, Ino(file)) && !ages.begin_for_open(large));
+            ages.asked(large, Ino(file));
+            assert!(ages.was_seen(large, Ino(file)));
+        }
+        assert!(ages.begin_for_open(large), "the third file costs as many requests as pages");
+        ages.ended(large, Some(false));
+        assert!(ages.was_seen(large, Ino(12)));
+        clock.advance(AGE_MIN);
+        assert!(!ages.was_seen(large, Ino(10)) && !ages.begin_for_open(large), "those of before are forgotten");
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn what_does_not_change_is_listed_ever_more_seldom() {
     let before = store.requests();
     for _ in 0..120 {
         cache.clock().jump(Duration::from_secs(1));
-        lines(&world);
+        world.at("a").unwrap();
     }
     let asked = store.requests() - before;
     assert!((3..=6).contains(&asked), "{asked} listings in two minutes");
@@ -246,4 +246,115 @@ fn a_directory_that_is_empty_here_is_removed_without_a_listing() {
     lines(&world);
     assert_eq!(lines(&world), ["d03/ ", "d03/n/ ", "d03/n/e/ ", "d03/n/e/w 2", "d03/new 2", "d13/ ", "d13/new 2"]);
     world.reclaim();
+}
+
+/// Kernels keep names as long as the listing counts, and no longer.
+#[test]
+fn kernels_keep_names_for_what_is_left_of_the_listing() {
+    let (store, world, cache) = read(42, &[("d/a", b"1")]);
+    let (root, directory, file) = (world.mount.root(), world.at("d").unwrap(), world.at("d/a").unwrap());
+    let (names, attributes) =
+        (|ino| world.mount.keeps_names_for(ino).unwrap(), |ino| world.mount.keeps_attributes_for(ino).unwrap());
+    let is_within = |keeps: Duration, seconds: u64| keeps <= Duration::from_secs(seconds);
+    assert!(is_within(names(directory), 3) && is_within(attributes(file), 3));
+    // What is quiet is kept for longer.
+    for (passed, kept) in [(3, 6), (6, 12), (12, 24)] {
+        cache.clock().jump(Duration::from_secs(passed));
+        assert_eq!((names(directory), attributes(file)), (Duration::ZERO, Duration::ZERO), "{passed} s");
+        world.at("d/a").unwrap();
+        assert!(is_within(names(directory), kept) && is_within(attributes(file), kept), "{kept} s");
+    }
+    let least = Duration::from_secs(3);
+    assert!(names(directory) > least && attributes(file) > least && attributes(directory) > least);
+    assert_eq!(attributes(root).as_secs(), names(root).as_secs());
+    store.put("d/b", b"2");
+    cache.clock().jump(Duration::from_secs(24));
+    world.at("d/b").unwrap();
+    assert!(is_within(names(directory), 3), "somebody works in it");
+    assert_eq!(attributes(margay_volume::Ino(u64::MAX)), Duration::ZERO, "nobody knows it");
+}
+
+/// Close-to-open, however long the listing still counts.
+#[test]
+fn what_is_opened_is_what_others_have_closed() {
+    let (store, world, cache) =
+        self::read(43, &[("replaced", b"1"), ("removed", b"1"), ("same", b"1"), ("open", b"1")]);
+    let clock = cache.clock();
+    let read = OpenFlags { read: true, ..OpenFlags::default() };
+    // It is quiet: the listing counts for half a minute.
+    for seconds in [3, 6, 12] {
+        clock.jump(Duration::from_secs(seconds));
+        world.at("same").unwrap();
+    }
+    let file = |name: &str| world.at(name).unwrap();
+    let [replaced, removed, same, open] = ["replaced", "removed", "same", "open"].map(file);
+    let held = world.mount.open_file(open, read).unwrap();
+    clock.jump(Duration::from_secs(5));
+    store.put("replaced", b"22");
+    store.remove("removed");
+    store.put("open", b"22");
+    let before = store.requests();
+    assert_eq!(file("replaced"), replaced, "a name is what was listed");
+    assert_eq!(store.requests(), before);
+    assert!(matches!(world.mount.open_file(replaced, read), Err(PosixError::Stale)), "the name is looked up again");
+    assert!(matches!(world.mount.open_file(removed, read), Err(PosixError::Stale)));
+    let again = world.mount.open_file(open, read).unwrap();
+    assert_eq!(&*world.mount.read(&again, 0, 10).unwrap(), b"1", "who has it open keeps it");
+    world.mount.release(again).unwrap();
+    world.mount.release(held).unwrap();
+    // One page of names is as cheap as one object.
+    let before = store.requests();
+    for _ in 0..100 {
+        let handle = world.mount.open_file(same, read).unwrap();
+        world.mount.release(handle).unwrap();
+    }
+    assert_eq!(store.requests(), before, "what was just seen is not asked for");
+    clock.jump(Duration::from_secs(4));
+    assert_eq!(lines(&world), ["open 22", "replaced 22", "same 1"], "not for half a minute");
+    world.reclaim();
+}
+
+/// A directory of many pages is not listed for one file.
+#[test]
+fn one_file_of_many_is_asked_for_alone() {
+    let objects: Vec<(&'static str, &'static [u8])> =
+        (0..60).map(|number| (&*format!("f{number:02}").leak(), &b"1"[..])).collect();
+    let (store, world, cache) = self::read(44, &objects);
+    let read = OpenFlags { read: true, ..OpenFlags::default() };
+    cache.clock().jump(Duration::from_secs(3));
+    let files: Vec<_> = objects.iter().map(|(key, _)| world.at(key).unwrap()).collect();
+    cache.clock().jump(Duration::from_secs(4));
+    store.put("f07", b"22");
+    store.remove("f08");
+    let (heads, listings) = (store.heads(), store.listings());
+    let open = |number: usize| world.mount.open_file(files[number], read);
+    drop(open(6).unwrap());
+    drop(open(6).unwrap());
+    assert!(matches!(open(7), Err(PosixError::Stale)));
+    assert_eq!((store.heads() - heads, store.listings() - listings), (2, 0));
+    assert_eq!(world.mount.attributes(world.at("f07").unwrap()).unwrap().size, 2);
+    // No object there: its directory is listed, since a HEAD says that of a bucket, too.
+    assert!(matches!(open(8), Err(PosixError::Stale)));
+    assert!(store.listings() > listings);
+    let (heads, listings) = (store.heads(), store.listings());
+    (9..60).for_each(|number| drop(open(number).unwrap()));
+    assert_eq!((store.heads() - heads, store.listings() - listings), (0, 0), "all were listed");
+    // With many, a listing is cheaper.
+    cache.clock().jump(Duration::from_secs(4));
+    (9..60).for_each(|number| drop(open(number).unwrap()));
+    let pages = 60_u64.div_ceil(3);
+    assert!(store.heads() - heads < pages + 5 && store.listings() > listings);
+    world.reclaim();
+}
+
+/// What is here is opened without a bucket, and soon.
+#[test]
+fn a_file_is_opened_without_the_bucket() {
+    let (store, world, cache) = read(45, &[("a", b"1")]);
+    cache.clock().jump(Duration::from_secs(3));
+    let file = world.at("a").unwrap();
+    cache.clock().jump(Duration::from_secs(4));
+    store.set_reachable(false);
+    let handle = world.mount.open_file(file, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
+    assert_eq!(&*world.mount.read(&handle, 0, 10).unwrap(), b"1");
 }

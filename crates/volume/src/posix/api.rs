@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_env::Timestamp;
 use margay_rows::Ino;
@@ -205,6 +206,13 @@ pub trait UpstreamSync: Send + Sync + Debug {
 
     /// What it has of a file, in a line: the value of [`UPSTREAM_STATE`].
     fn state(&self, file: Ino) -> String;
+
+    /// A file of this directory is about to be opened: what it has of the file counts only if that is not old. No turn is held.
+    /// The file may not exist any more when this returns.
+    fn will_open(&self, directory: Ino, file: Ino);
+
+    /// How long what is known of the names in a directory still counts.
+    fn fresh_for(&self, directory: Ino) -> Duration;
 
     /// A directory is about to be removed, if it is empty: its rows are read next.
     fn will_remove(&self, directory: Ino);

@@ -63,6 +63,12 @@ impl Mount {
         if (flags.write || flags.truncate) && self.options.read_only {
             return Err(PosixError::ReadOnlyMount);
         }
+        if let Some(upstream) = &self.options.upstream
+            && let Some(location) = self.volume.known.location(ino)
+            && !self.volume.is_open(ino)
+        {
+            upstream.will_open(location.parent, ino);
+        }
         let file = {
             let _turn = self.volume.known.turn(ino);
             match self.volume.open_files.enter(ino) {

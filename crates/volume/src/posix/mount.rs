@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use margay_rows::Ino;
 
@@ -102,6 +103,20 @@ impl Mount {
     /// Answers of other doors that did not wait until every kernel had dropped what they changed.
     pub fn late_notices(&self) -> u64 {
         self.volume.watchers.late()
+    }
+
+    /// How long a kernel may keep names in a directory, and attributes of what they name; `None`: until it is told of changes.
+    pub fn keeps_names_for(&self, directory: Ino) -> Option<Duration> {
+        self.options.upstream.as_ref().map(|upstream| upstream.fresh_for(directory))
+    }
+
+    /// As `keeps_names_for`, of the attributes of a file or directory: they are as old as those of the names beside it.
+    pub fn keeps_attributes_for(&self, ino: Ino) -> Option<Duration> {
+        let upstream = self.options.upstream.as_ref()?;
+        let location = self.known.location(ino);
+        // Above the root is nothing.
+        let directory = location.map(|location| if location.parent == Ino(0) { ino } else { location.parent });
+        Some(directory.map_or(Duration::ZERO, |directory| upstream.fresh_for(directory)))
     }
 
     /// The kernel drops this many lookups of a number.
