@@ -177,13 +177,25 @@ impl Listing {
     pub(crate) fn enter_over(
         &self,
         directory: Ino,
-        (gone, mut rows): (&[(String, Ino)], Rows),
+        gone: (&[(String, Ino)], Rows),
         found: &[Found],
+    ) -> Result<bool, String> {
+        let numbered = |one| Ok((self.volume.new_number().map_err(|error| error.to_string())?, one));
+        let found: Vec<(Ino, &Found)> = found.iter().map(numbered).collect::<Result<_, String>>()?;
+        self.enter_as(directory, gone, &found)
+    }
+
+    /// As `enter_over`, with these numbers.
+    pub(crate) fn enter_as(
+        &self,
+        directory: Ino,
+        (gone, mut rows): (&[(String, Ino)], Rows),
+        found: &[(Ino, &Found)],
     ) -> Result<bool, String> {
         let (mut entries, mut below) = (Vec::with_capacity(found.len()), Vec::new());
         let now = self.clock.now();
-        for one in found {
-            let ino = self.volume.new_number().map_err(|error| error.to_string())?;
+        for (ino, one) in found {
+            let ino = *ino;
             let entry = imported(ino, one, now);
             if let Some(there) = &one.there {
                 let object = object_of(one, &entry, there);

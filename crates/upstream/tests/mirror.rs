@@ -151,8 +151,10 @@ fn shared_with_another(seed: u64) {
             2 => cache.clock().jump(Duration::from_secs(chance.below(30))),
             _ => {
                 world.flush();
-                let there = in_bucket(&store).get(&key).map(|(_, bytes)| bytes.clone());
-                assert!(theirs.is_none_or(|body| there.as_deref() == Some(body)), "seed {seed}: {key} is theirs");
+                // It moves along with a file that was only renamed here.
+                let there = in_bucket(&store);
+                let is_kept = |body: &[u8]| there.values().any(|(_, bytes)| bytes == body);
+                assert!(theirs.is_none_or(is_kept), "seed {seed}: what is put at {key} is somewhere");
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Why:        somebody else changed the object, or an answer of ours was lost.
 //! Invariants: C1 no content is lost: the object stays under its name, and what is here gets another name beside it. A file that
-//!                was only renamed here, or got other attributes, and whose bytes are gone there, goes here too.
+//!                was only renamed here, or got other attributes, and whose bytes are gone there, has what is there (follow).
 //!             C2 an object with the write id of this request, or of one whose outcome is not in the rows, is its own.
 //!             C3 a key counts as gone only when the store says so of the key (`NoSuchKey`).
 //! Not here:   clocks: they decide nothing.
@@ -11,8 +11,7 @@ use margay_client::ClientError;
 use margay_client::upstream::{Described, Wanted};
 use margay_env::Timestamp;
 use margay_rows::Ino;
-use margay_rows::record::Entry;
-use margay_volume::{DeleteRequest, WriteCondition};
+use margay_volume::WriteCondition;
 
 use super::Sender;
 use super::kept::draft_gone;
@@ -29,7 +28,7 @@ impl Sender {
     /// The request is in progress until this returns.
     pub(super) async fn conflict(&self, request: &PlannedRequest, is_lost: bool) {
         let decided = match is_lost {
-            true => self.remove_here(request, None).await.map(|()| true),
+            true => self.follow(request, None).map(|_| true),
             false => self.check_source(request).await,
         };
         match decided {
@@ -67,7 +66,10 @@ impl Sender {
             self.check_gone(from).await?;
         }
         if self.is_far(request.file)? {
-            self.remove_here(request, Some((from, there.as_ref()))).await?;
+            let follows = self.follow(request, Some((from, there.as_ref())))?;
+            if let Some(there) = there.as_ref().filter(|_| !follows) {
+                self.show(from, there);
+            }
             return Ok(true);
         }
         if *from == request.key && there.is_some() {
@@ -184,32 +186,6 @@ impl Sender {
         }
         drop(files);
         self.drop_bytes(&gone);
-    }
-
-    /// The file has no bytes any more: somebody removed or replaced the object that had them, and here it was renamed or got
-    /// other attributes at most. It is removed here too; what is there, under its key, is shown.
-    async fn remove_here(
-        &self,
-        request: &PlannedRequest,
-        source: Option<(&str, Option<&Described>)>,
-    ) -> Result<(), Unsent> {
-        self.forget_kept_of(request.file);
-        let Some((local, Entry::File(entry))) = self.entry_of(request.file)? else { return Ok(()) };
-        if let Some((from, _)) = source {
-            self.forget_objects(&PlannedRequest { key: from.to_owned(), replaces: None, ..request.clone() });
-        }
-        tracing::warn!(key = local, "removed or replaced in the bucket, and only renamed here: removed here too");
-        let condition = WriteCondition::Matches(vec![entry.etag]);
-        let gone = DeleteRequest { condition, ..DeleteRequest::of(&local) };
-        match alone(self.volume.delete_object(&self.bucket, &gone)).await {
-            // Somebody here was faster.
-            Ok(_) | Err(margay_volume::Error::NoSuchKey | margay_volume::Error::PreconditionFailed) => {}
-            Err(error) => return Err(Unsent::Local(error.to_string())),
-        }
-        if let Some((from, Some(there))) = source {
-            self.show(from, there);
-        }
-        Ok(())
     }
 
     /// Enters an object of somebody else, if its name is free.

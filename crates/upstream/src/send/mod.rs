@@ -12,6 +12,7 @@
 
 mod ahead;
 mod conflict;
+mod follow;
 mod kept;
 mod outcome;
 mod parts;

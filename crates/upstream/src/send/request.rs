@@ -262,7 +262,7 @@ impl Sender {
 }
 
 /// Numbers of bytes in the bucket that the file has. One with extents in rows was written here, and so brought here before.
-fn far_numbers(entry: &Entry) -> impl Iterator<Item = u64> {
+pub(super) fn far_numbers(entry: &Entry) -> impl Iterator<Item = u64> {
     let extents = match entry {
         Entry::File(FileEntry { data: Data::Extents(extents), .. }) => extents.as_slice(),
         _ => &[],

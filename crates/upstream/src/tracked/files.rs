@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use margay_env::Clock;
 use margay_meta::{Batch, Engine, EngineError, Write};
-use margay_rows::record::{UpstreamDirty, UpstreamObject};
+use margay_rows::record::{UpstreamDirty, UpstreamKept, UpstreamObject};
 use margay_rows::{Ino, key};
 
 use super::changes::{Changed, entry_at, visit_entries};
@@ -78,20 +78,36 @@ impl Files {
         let mut files = Files { table: Table::default(), paths, epochs, sequence, recent: VecDeque::new(), clock };
         for (ino, dirty) in rows {
             files.sequence = files.sequence.max(dirty.changed);
-            let mut file = File::new(object_row(engine, ino)?, dirty, files.clock.monotonic());
-            file.kept = kept.remove(&ino).unwrap_or_default();
-            if let Some((directory, name)) = &file.dirty.name {
-                let entry = entry_at(engine, &key::entry(*directory, name.as_bytes()))?;
-                let found = entry.and_then(|entry| Changed::at((*directory, name), &entry));
-                let found = found.filter(|found| found.ino == ino);
-                let Some(found) = found else {
-                    return Err(EngineError::Corrupt(format!("file {} is not where its dirty row says", ino.0)));
-                };
-                file.state = found.state;
-            }
-            files.table.put(ino, file);
+            files.put_row(engine, ino, dirty, kept.remove(&ino).unwrap_or_default())?;
         }
         Ok(files)
+    }
+
+    fn put_row(
+        &mut self,
+        engine: &dyn Engine,
+        ino: Ino,
+        dirty: UpstreamDirty,
+        kept: Vec<UpstreamKept>,
+    ) -> Result<(), EngineError> {
+        let mut file = File { kept, ..File::new(object_row(engine, ino)?, dirty, self.clock.monotonic()) };
+        if let Some((directory, name)) = &file.dirty.name {
+            let entry = entry_at(engine, &key::entry(*directory, name.as_bytes()))?;
+            let found = entry.and_then(|entry| Changed::at((*directory, name), &entry));
+            let found = found.filter(|found| found.ino == ino);
+            let Some(found) = found else {
+                return Err(EngineError::Corrupt(format!("file {} is not where its dirty row says", ino.0)));
+            };
+            file.state = found.state;
+        }
+        self.table.put(ino, file);
+        Ok(())
+    }
+
+    /// A file that was entered together with its dirty row.
+    pub(crate) fn begin(&mut self, engine: &dyn Engine, ino: Ino, dirty: UpstreamDirty) -> Result<(), EngineError> {
+        self.put_row(engine, ino, dirty, Vec::new())?;
+        self.find_key(engine, ino)
     }
 
     /// A process that ended may have sent any of them under their names, and made any of their removals.

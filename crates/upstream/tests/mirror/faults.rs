@@ -30,14 +30,50 @@ fn change_rights(world: &World, path: &str) {
 }
 
 #[test]
-fn a_file_renamed_here_and_replaced_there_is_theirs_under_its_old_name() {
-    let (store, world, _cache) = listed(11, &[("a", b"first"), ("other", b"x")]);
+fn a_file_renamed_here_and_replaced_there_has_the_new_content_under_its_new_name() {
+    let (store, world, cache) =
+        listed(11, &[("a", b"first"), ("other", b"x"), ("d/e/f", b"first"), ("mode", b"first")]);
     world.rename("a", "b", RenameMode::Replace).unwrap();
-    store.put("a", b"theirs");
+    world.rename("d", "moved", RenameMode::Replace).unwrap();
+    change_rights(&world, "mode");
+    ["a", "d/e/f", "mode"].iter().for_each(|key| store.put(key, b"theirs"));
     world.mount.unlink(world.mount.root(), &Name::Plain("other".to_owned())).unwrap();
     world.flush();
-    assert_eq!(bodies(&store), pairs(&[("a", "theirs")]));
-    assert_eq!(here(&world), pairs(&[("a", "theirs")]));
+    let moved = pairs(&[("b", "theirs"), ("mode", "theirs"), ("moved/e/f", "theirs")]);
+    let files = |all: Vec<(String, String)>| all.into_iter().filter(|(key, _)| !key.ends_with('/')).collect::<Vec<_>>();
+    assert_eq!(files(bodies(&store)), moved);
+    assert_eq!(files(here(&world)), moved);
+    cache.clock().jump(std::time::Duration::from_secs(61));
+    here(&world);
+    assert_eq!(files(here(&world)), moved);
+    world.reclaim();
+}
+
+/// Its reader keeps its name until it is closed, and what a writer writes is not lost.
+#[test]
+fn an_open_file_renamed_here_and_replaced_there_stays_until_it_is_closed() {
+    let (store, world, cache) = listed(15, &[("a", b"first"), ("c", b"first")]);
+    let open = |name: &str| world.mount.open_file(world.at(name).unwrap(), BOTH).unwrap();
+    let (reader, writer) = (open("a"), open("c"));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.rename("c", "d", RenameMode::Replace).unwrap();
+    store.put("a", b"theirs");
+    store.put("c", b"theirs");
+    let is_told = || world.far.backlog().failures.iter().filter(|one| one.reason.contains("is open")).count() == 2;
+    wait("both are left alone", || {
+        cache.clock().jump(std::time::Duration::from_millis(100));
+        world.far.look();
+        is_told()
+    });
+    assert!(world.at("b").is_ok() && world.at("d").is_ok());
+    world.mount.set_attributes(writer.ino(), &AttributeChange { size: Some(0), ..AttributeChange::default() }).unwrap();
+    world.mount.write(&writer, 0, b"mine", false).unwrap();
+    world.mount.release(writer).unwrap();
+    world.mount.release(reader).unwrap();
+    cache.clock().jump(std::time::Duration::from_secs(61));
+    world.flush();
+    let all = pairs(&[("b", "theirs"), ("c", "theirs"), ("d", "mine")]);
+    assert_eq!((bodies(&store), here(&world)), (all.clone(), all));
 }
 
 #[test]

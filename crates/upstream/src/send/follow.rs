@@ -1,0 +1,86 @@
+//! A file of which the only bytes were at an object that somebody else has replaced or removed.
+//!
+//! Why:        here it got another name or other attributes at most, so there is nothing of it that could be kept beside theirs.
+//! Examples:   `a` was renamed to `b` here and replaced there: `b` has the new content, and `a` goes. Removed there: `b` goes.
+//! Invariants: F1 it is another file under the name, as in a comparison; its object is that of somebody else, and its dirty row is
+//!                in the same batch, so that the object gets the name also after a crash.
+//!             F2 a file that is open here, or was written since, stays: it is tried again.
+//!             F3 a name whose bytes were those of another file's object (a copy) takes nothing over: two files would have one object.
+//! Locking:    the turn of the file, without waiting for it, then the table of files, until the entries are committed.
+//! Not here:   how it is found out (conflict), what is below names (list).
+
+use margay_client::upstream::Described;
+use margay_rows::record::UpstreamDirty;
+use margay_rows::{Ino, key};
+
+use super::Sender;
+use super::request::{Unsent, far_numbers};
+use crate::list::{Found, Rows};
+use crate::plan::PlannedRequest;
+use crate::tracked::{entry_at, rows_of_object};
+
+fn local(error: impl ToString) -> Unsent {
+    Unsent::Local(error.to_string())
+}
+
+impl Sender {
+    /// The object with the bytes of the file, at this key, is now what is `there`, or gone; `None`: that is known of some object
+    /// with its bytes. True if the file here has what is there. The request is in progress.
+    pub(super) fn follow(
+        &self,
+        request: &PlannedRequest,
+        source: Option<(&str, Option<&Described>)>,
+    ) -> Result<bool, Unsent> {
+        self.forget_kept_of(request.file);
+        let (ino, below) = (Ino(request.file), &*self.tracked.below);
+        let (_held, closed) = self.volume.hold_closed(&[ino]);
+        if !closed.contains(&ino) {
+            return Err(local(
+                "its bytes in the bucket were replaced or removed; here it is open, so it is left alone until it is closed",
+            ));
+        }
+        let mut files = self.tracked.files.lock();
+        let Some(mut file) = files.table.get(ino).cloned() else { return Ok(false) };
+        let Some((directory, name)) = file.dirty.name.clone() else { return Ok(false) };
+        let entry = entry_at(below, &key::entry(directory, name.as_bytes())).map_err(local)?;
+        if entry.is_none_or(|entry| far_numbers(&entry).next().is_none()) {
+            // It was written since.
+            return Ok(false);
+        }
+        let mut rows = Rows::new();
+        let mut is_own = false;
+        if let Some((from, _)) = source {
+            file.dirty.leftovers.retain(|left| left.key != from);
+            if let Some(object) = file.object.take_if(|object| object.key == from) {
+                rows.extend(rows_of_object(ino, &object).map(|row| (row, None)));
+                is_own = true;
+            }
+        }
+        let found =
+            source.and_then(|(from, there)| Some(Found::object(from, &name, there?.clone()))).filter(|_| is_own);
+        let new = self.volume.new_number().map_err(local)?;
+        let (since, changed) = (file.dirty.since, file.dirty.changed);
+        let dirty = UpstreamDirty { name: Some((directory, name.clone())), since, changed, ..UpstreamDirty::default() };
+        // What is left of the old one under other keys is removed.
+        (file.dirty.name, file.key, file.state) = (None, None, None);
+        rows.push((key::upstream_dirty(ino), Some(file.dirty.encode())));
+        if found.is_some() {
+            rows.push((key::upstream_dirty(new), Some(dirty.encode())));
+        }
+        let come: Vec<(Ino, &Found)> = found.iter().map(|found| (new, found)).collect();
+        if !self.listing.enter_as(directory, (&[(name, ino)], rows), &come).map_err(local)? {
+            // Somebody here was faster.
+            return Ok(false);
+        }
+        tracing::warn!(
+            key = request.key,
+            is_removed = found.is_none(),
+            "replaced or removed in the bucket, and only renamed or given other attributes here: what is there counts"
+        );
+        files.table.put(ino, file);
+        if found.is_some() {
+            files.begin(below, new, dirty).map_err(local)?;
+        }
+        Ok(found.is_some())
+    }
+}
