@@ -99,9 +99,21 @@ pub fn page(server: &Server, method: &Method, path: &str) -> Response<ResponseBo
     }
 }
 
+/// A process that can tell whether it works.
+pub trait Healthy: Send + Sync + std::fmt::Debug {
+    /// `Err` says what does not.
+    fn health(&self) -> Result<(), String>;
+}
+
+impl Healthy for Server {
+    fn health(&self) -> Result<(), String> {
+        Server::health(self)
+    }
+}
+
 /// 200 while everything can be read and written, else 503 with the reason.
-pub fn health(server: &Server) -> Response<ResponseBody> {
-    match server.health() {
+pub fn health(process: &dyn Healthy) -> Response<ResponseBody> {
+    match process.health() {
         Ok(()) => answer::plain(StatusCode::OK, "ok"),
         Err(reason) => answer::plain(StatusCode::SERVICE_UNAVAILABLE, &reason),
     }

@@ -31,6 +31,8 @@ pub const FORMAT_VERSION: u32 = 1;
 const CACHE_FORMAT_VERSION: u32 = 2;
 /// Names the bucket of a cache.
 const CACHE_FILE: &str = "upstream";
+/// The address at which a cache is served over S3.
+pub const CACHE_SERVED_FILE: &str = "served";
 /// The log of a mount in the background.
 pub const CACHE_LOG_FILE: &str = "log";
 /// First words of the format file.
@@ -75,6 +77,10 @@ pub enum DataDirError {
     Cache(PathBuf, String),
     #[error("the cache {0} is in use{1}: unmount that mount, or name another directory with --cache DIR")]
     MountedCache(PathBuf, String),
+    #[error(
+        "the cache {0} is in use{1}, which serves it at {2}: stop that process, or name another directory with --cache DIR"
+    )]
+    ServedNow(PathBuf, String, String),
     #[error(
         "the cache {0} is still in use{1}, to send what is left: wait until that has ended; its log is {0}/{CACHE_LOG_FILE}"
     )]

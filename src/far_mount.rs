@@ -1,14 +1,15 @@
-//! A bucket of any store, mounted as a file system with a durable cache.
+//! A bucket of any store with a durable cache: as a file system, at an S3 address, or both.
 //!
-//! Why:        no server is needed: this process opens the cache directory, mounts it, and sends what changes.
+//! Why:        no server is needed: this process opens the cache directory, mounts or serves it, and sends what changes.
 //! Invariants: R1 what was written and is not in the bucket is in the cache: a process that ends early says so, and the next
 //!                one goes on.
-//! Layout:     `running` is what commands and pages see (`commands`, `metrics`), `registry` names the caches of this user, `text`
+//! Layout:     `gateway` is the S3 door; `running` is what commands and pages see (`commands`, `metrics`), `registry` names the caches of this user, `text`
 //!             is for people, `at_rest` reads a cache that nobody has open.
 //! Not here:   the order of sending (margay-upstream), options of a mount (mounts::options).
 
 pub mod at_rest;
 mod commands;
+pub mod gateway;
 mod metrics;
 pub mod registry;
 pub mod running;
@@ -24,13 +25,14 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes, is_of_the_bucket};
+use margay_volume::Volume;
 use margay_volume::posix::UpstreamSync;
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::commands::Doors;
+use self::gateway::{Bound, Door, Gateway};
 use self::registry::KnownCache;
 use self::running::{Ending, Running};
 use crate::backup_location::BucketLocation;
@@ -41,7 +43,7 @@ use crate::mounts::{MountWish, Mounts};
 use crate::settings::StorageLimits;
 use crate::wiring::Storage;
 
-/// The bucket of the cache's volume.
+/// The bucket of a new cache's volume, unless S3 clients see another name.
 pub(crate) const CACHED: &str = "upstream";
 /// The directory of fetched blocks in the cache.
 const BLOCKS: &str = "blocks";
@@ -72,6 +74,8 @@ pub struct FarMount {
 /// An opened cache that sends.
 struct Opened {
     storage: Arc<Storage>,
+    /// Of the volume.
+    bucket: String,
     far: Arc<Far>,
     reclaimer: Reclaimer,
 }
@@ -99,7 +103,8 @@ impl FarMount {
         Ok(FarOptions { upstream, prefix, id, host, cache, fsync, parts: PartSizes::default() })
     }
 
-    async fn open(&self, env: &Env) -> Result<Opened, Failure> {
+    /// `name`: of the bucket, for S3 clients.
+    async fn open(&self, env: &Env, name: Option<&str>) -> Result<Opened, Failure> {
         let (mut dir, id) = tokio::task::block_in_place(|| {
             let tell = &mut |line: String| eprintln!("margay: {line}");
             let locked = DataDir::lock_cache(env, &self.cache, &self.source(), tell)?;
@@ -111,36 +116,45 @@ impl FarMount {
         let options = self.far_options(id).map_err(Failure::failed)?;
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));
-        match storage.volume.head_bucket(CACHED).await {
-            Err(margay_volume::Error::NoSuchBucket) => {
-                storage.volume.create_bucket(CACHED).await.map_err(|error| failed(&error))?;
-            }
-            found => drop(found.map_err(|error| failed(&error))?),
-        }
-        far.begin(&storage.volume, CACHED).map_err(|error| failed(&error))?;
+        let bucket = bucket_of(&storage.volume, name).await.map_err(|error| failed(&error))?;
+        far.begin(&storage.volume, &bucket).map_err(|error| failed(&error))?;
         let volume = Arc::clone(&storage.volume);
         let reclaimer =
             Reclaimer::start(&storage.env, volume, self.limits.reclaim()).map_err(|error| failed(&error))?;
-        Ok(Opened { storage: Arc::new(storage), far, reclaimer })
+        Ok(Opened { storage: Arc::new(storage), bucket, far, reclaimer })
     }
 
-    /// Mounts at an absolute path, and returns when it was unmounted and everything is in the bucket.
-    pub async fn run(&self, env: &Env, path: &Path, choice: &MountChoice) -> Result<(), Failure> {
+    /// Mounts at an absolute path, or serves S3, or both, and returns when that has ended and everything is in the bucket.
+    /// Without an S3 door the end of the mount is the end.
+    pub async fn run(
+        &self,
+        env: &Env,
+        mount: Option<(&Path, &MountChoice)>,
+        gateway: Option<&Gateway>,
+    ) -> Result<(), Failure> {
         let (mut terminate, mut interrupt) = signals()?;
         let page = self.bind_page().await?;
-        let opened = self.open(env).await?;
-        let wish = MountWish::new(CACHED, path, choice.clone()).map_err(Failure::failed)?;
-        let running = self.running(env, &opened, Some(wish.path.clone()));
+        let bound = match gateway {
+            Some(gateway) => Some(gateway.bind(env).await?),
+            None => None,
+        };
+        let opened = self.open(env, gateway.map(|gateway| gateway.bucket.as_str())).await?;
+        let wish = mount.map(|(path, choice)| MountWish::new(&opened.bucket, path, choice.clone()));
+        let wish = wish.transpose().map_err(Failure::failed)?;
+        let mut running = self.running(env, &opened, wish.as_ref().map(|wish| wish.path.clone()));
+        running.served = bound.as_ref().map(|bound| Arc::clone(&bound.served));
+        running.page = page.as_ref().and_then(|page| page.local_addr().ok());
+        let running = Arc::new(running);
         // Before the mount: who sees that may ask at once.
         let doors = Doors::open(&running, page, self.connection);
-        let mounted = tokio::task::block_in_place(|| {
-            self.entry(&running).enter(env);
-            running.mounts.mount(&wish)
-        });
-        if let Err(error) = mounted {
-            doors.close(&running).await;
-            return Err(Failure::failed(error));
-        }
+        let door = match self.open_doors(&running, wish.as_ref(), gateway.zip(bound)).await {
+            Ok(door) => door,
+            Err(failure) => {
+                tokio::task::block_in_place(|| running.mounts.unmount_all(UNMOUNT_TIME_MAX));
+                doors.close(&running).await;
+                return Err(failure);
+            }
+        };
         crate::ready::tell();
         let wait = loop {
             tokio::select! {
@@ -149,11 +163,14 @@ impl FarMount {
                 wait = running.ending.wished() => break Some(wait),
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            if tokio::task::block_in_place(|| running.mounts.is_empty()) {
+            if gateway.is_none() && tokio::task::block_in_place(|| running.mounts.is_empty()) {
                 break None;
             }
         };
         stop_at(terminate, interrupt, &running.ending.stopped);
+        if let Some((gateway, door)) = gateway.zip(door) {
+            door.close(gateway, env, &self.cache).await;
+        }
         let ended = tokio::task::block_in_place(|| {
             if let Some(wait) = wait {
                 running.mounts.unmount_all(wait);
@@ -164,11 +181,27 @@ impl FarMount {
         ended
     }
 
+    async fn open_doors(
+        &self,
+        running: &Arc<Running>,
+        wish: Option<&MountWish>,
+        gateway: Option<(&Gateway, Bound)>,
+    ) -> Result<Option<Door>, Failure> {
+        tokio::task::block_in_place(|| {
+            self.entry(running).enter(&running.env);
+            wish.map_or(Ok(()), |wish| running.mounts.mount(wish)).map_err(Failure::failed)
+        })?;
+        match gateway {
+            Some((gateway, bound)) => gateway.open(bound, running).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Sends what an earlier mount left in the cache, without mounting.
     pub async fn send_backlog(&self, env: &Env) -> Result<(), Failure> {
         let (terminate, interrupt) = signals()?;
-        let opened = self.open(env).await?;
-        let running = self.running(env, &opened, None);
+        let opened = self.open(env, None).await?;
+        let running = Arc::new(self.running(env, &opened, None));
         let doors = Doors::open(&running, None, self.connection);
         stop_at(terminate, interrupt, &running.ending.stopped);
         let ended = tokio::task::block_in_place(|| opened.end(&running));
@@ -181,11 +214,11 @@ impl FarMount {
         Ok(Some(margay_listener::bind(address, "--metrics-address").await?))
     }
 
-    fn running(&self, env: &Env, opened: &Opened, path: Option<PathBuf>) -> Arc<Running> {
+    fn running(&self, env: &Env, opened: &Opened, path: Option<PathBuf>) -> Running {
         let (far, storage) = (Arc::clone(&opened.far), Arc::clone(&opened.storage));
         let mounts = Mounts::new(env, &self.cache, &storage.volume, self.limits.known_files_max);
         let mounts = mounts.with_upstream(Arc::clone(&far) as Arc<dyn UpstreamSync>, self.place.to_string());
-        Arc::new(Running {
+        Running {
             env: env.clone(),
             source: self.place.to_string(),
             endpoint: self.place.endpoint.clone(),
@@ -196,13 +229,28 @@ impl FarMount {
             mounts: Arc::new(mounts),
             begun: (env.clock.monotonic(), env.clock.now()),
             ending: Ending::default(),
-        })
+            served: None,
+            page: None,
+        }
     }
 
     fn entry(&self, running: &Running) -> KnownCache {
         let (source, endpoint) = (running.source.clone(), running.endpoint.clone());
         KnownCache { cache: running.cache.clone(), source, endpoint, path: running.path.clone() }
     }
+}
+
+/// The bucket of a cache's volume: made if it is new, and renamed if S3 clients are to see another name.
+async fn bucket_of(volume: &Volume, name: Option<&str>) -> Result<String, margay_volume::Error> {
+    // The other one has kept states.
+    let found = volume.list_buckets("", None, 2).await?;
+    let found = found.into_iter().map(|bucket| bucket.name).find(|name| is_of_the_bucket(name));
+    match (found, name) {
+        (Some(found), Some(name)) if found != name => volume.rename_bucket(&found, name).await?,
+        (Some(found), _) => return Ok(found),
+        (None, name) => drop(volume.create_bucket(name.unwrap_or(CACHED)).await?),
+    }
+    Ok(name.unwrap_or(CACHED).to_owned())
 }
 
 fn signals() -> Result<(Signal, Signal), Failure> {
@@ -237,20 +285,13 @@ impl Opened {
         });
         self.reclaimer.stop();
         let closed = self.storage.close();
-        let left = self.far.backlog();
         let error = sent.as_ref().err().map(ToString::to_string).or(closed.as_ref().err().map(ToString::to_string));
         if error.is_none() {
             registry::remove(&running.env, &running.cache);
         }
-        running.ending.ended(json!({
-            "sent": sent.is_ok(),
-            "files": left.files,
-            "bytes": left.bytes,
-            "source": running.source,
-            "cache": running.cache.display().to_string(),
-            "error": error,
-        }));
+        running.ending.ended(running.ended(error, false));
         closed?;
+        let left = self.far.backlog();
         let kept = at_rest::left(&running.cache, left.files, left.bytes);
         sent.map_err(|error| Failure::failed(format!("{kept}: {error}")))
     }

@@ -9,31 +9,77 @@ use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use margay_jobs::access_log::AccessLog;
+use margay_accounts::identities::Identities;
+use margay_accounts::root_keys::RootKeys;
+use margay_env::Env;
+use margay_jobs::access_log::{AccessLog, AccessLogOptions};
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler};
 use margay_metrics::Requests;
 use margay_s3::{Observer, RequestDone, S3Door};
+use margay_volume::Volume;
 
-use crate::admin;
-use crate::server::Server;
+use crate::admin::{self, Healthy};
+use crate::settings::Settings;
 
 /// Answers all requests on the S3 port.
 #[derive(Debug)]
 pub struct Front {
-    pub server: Arc<Server>,
+    pub process: Arc<dyn Healthy>,
     pub door: Arc<S3Door>,
+}
+
+/// The S3 door of a volume with these settings; `only_bucket` as in the door's options.
+pub fn door(
+    env: &Env,
+    settings: &Settings,
+    volume: &Arc<Volume>,
+    (keys, identities): (&RootKeys, &Arc<Identities>),
+    recorder: Recorder,
+    only_bucket: Option<String>,
+) -> S3Door {
+    let options = margay_s3::Options {
+        region: settings.region.clone(),
+        domains: settings.domains.clone(),
+        website_domains: settings.website_domains.clone(),
+        auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
+        decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
+        secure: settings.tls.is_some(),
+        notification_targets: settings.notify.iter().map(|target| target.name.clone()).collect(),
+        customer_keys: settings.tls.is_some() || settings.customer_keys_anywhere,
+        select_dialect: settings.select_dialect,
+        only_bucket,
+        ..margay_s3::Options::default()
+    };
+    if !settings.auth.chunk_verification {
+        tracing::warn!(
+            "auth.chunk_verification is off: payload hashes and chunk signatures are not compared, so whoever can change \
+             a request on its way can change the object that it stores"
+        );
+    }
+    S3Door::new(Arc::clone(volume), Arc::new(keys.clone()), options, env.clone())
+        .with_identities(Arc::clone(identities) as Arc<dyn margay_s3::identities::Identities>)
+        .observed_by(Arc::new(recorder))
+}
+
+/// Everything belongs to the root account until a bucket says otherwise.
+pub fn owner() -> String {
+    margay_s3::Options::default().owner_id
+}
+
+pub fn access_log_options(settings: &Settings) -> AccessLogOptions {
+    AccessLogOptions { file: settings.access_log.clone(), deliver_every: settings.access_log_every, owner: owner() }
 }
 
 impl Handler for Front {
     fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
         if request.uri().path() == "/-/health" {
             let allowed = matches!(*request.method(), Method::GET | Method::HEAD);
-            let server = Arc::clone(&self.server);
+            let process = Arc::clone(&self.process);
             return Box::pin(async move {
                 if allowed {
-                    admin::health(&server)
+                    admin::health(&*process)
                 } else {
                     answer::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD")
                 }

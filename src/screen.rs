@@ -16,6 +16,8 @@ use crate::probe;
 #[derive(Debug)]
 pub struct Screen<'a> {
     pub data: &'a Path,
+    /// The bucket of another store that is served; then `data` is its cache.
+    pub far: Option<FarBucket<'a>>,
     /// One line for each configured mount.
     pub mounts: &'a [String],
     pub sync: Option<Duration>,
@@ -29,6 +31,25 @@ pub struct Screen<'a> {
     pub curl: bool,
 }
 
+/// A bucket of another store.
+#[derive(Clone, Copy, Debug)]
+pub struct FarBucket<'a> {
+    /// `s3://BUCKET/PREFIX`.
+    pub source: &'a str,
+    pub endpoint: &'a str,
+    /// Its name here.
+    pub bucket: &'a str,
+}
+
+/// The URL of an S3 door from this machine.
+pub fn endpoint(mut address: SocketAddr, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+    }
+    format!("{scheme}://{address}")
+}
+
 /// Whether curl can sign requests (7.75 and later).
 pub fn curl_signs() -> bool {
     let mut curl = Command::new("curl");
@@ -40,12 +61,16 @@ impl Screen<'_> {
     pub fn text(&self) -> String {
         let mut out = format!("margay {}\n", env!("CARGO_PKG_VERSION"));
         let mut row = |name: &str, value: &str| writeln!(out, "  {name:<9} {value}").expect("a string takes all text");
-        row("data", &self.data.display().to_string());
+        if let Some(far) = self.far {
+            row("upstream", &format!("{} at {}", far.source, far.endpoint));
+            row("bucket", far.bucket);
+        }
+        row(if self.far.is_some() { "cache" } else { "data" }, &self.data.display().to_string());
         match self.sync {
             Some(sync) => row("fsync", &format!("{} here (median of {})", show_time(sync), probe::SYNCS)),
             None => row("fsync", "not measured"),
         }
-        row("S3", &format!("{}   region {}", self.endpoint(), self.region));
+        row("S3", &format!("{}   region {}", endpoint(self.address, self.tls), self.region));
         if let Some(admin) = self.admin {
             row("admin", &format!("http://{admin}/health  http://{admin}/metrics"));
         }
@@ -67,23 +92,18 @@ impl Screen<'_> {
         out
     }
 
-    /// The URL of the S3 door from this machine.
-    fn endpoint(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            });
+    /// Create a bucket, unless it is there, put an object, list.
+    fn commands(&self) -> Vec<String> {
+        let mut commands = self.all_commands();
+        if self.far.is_some() {
+            commands.remove(0);
         }
-        format!("{scheme}://{address}")
+        commands
     }
 
-    /// Create a bucket, put an object, list.
-    fn commands(&self) -> [String; 3] {
-        let endpoint = self.endpoint();
+    fn all_commands(&self) -> Vec<String> {
+        let endpoint = endpoint(self.address, self.tls);
+        let bucket = self.far.map_or("first", |far| far.bucket);
         if self.curl {
             let insecure = if self.tls { " -k" } else { "" };
             let curl = format!(
@@ -91,19 +111,19 @@ impl Screen<'_> {
                 self.region,
                 self.credentials()
             );
-            return [
-                format!("{curl} -X PUT {endpoint}/first"),
-                format!("{curl} -T /etc/hostname {endpoint}/first/hello.txt"),
-                format!("{curl} '{endpoint}/first?list-type=2'"),
+            return vec![
+                format!("{curl} -X PUT {endpoint}/{bucket}"),
+                format!("{curl} -T /etc/hostname {endpoint}/{bucket}/hello.txt"),
+                format!("{curl} '{endpoint}/{bucket}?list-type=2'"),
             ];
         }
         let margay = std::env::current_exe().map_or_else(|_| "margay".to_owned(), |path| path.display().to_string());
         let data = quote(&self.data.display().to_string());
         let client = format!("{} client --data {data} --endpoint {endpoint}", quote(&margay));
-        [
-            format!("{client} mb s3://first"),
-            format!("{client} put /etc/hostname s3://first/hello.txt"),
-            format!("{client} ls s3://first/"),
+        vec![
+            format!("{client} mb s3://{bucket}"),
+            format!("{client} put /etc/hostname s3://{bucket}/hello.txt"),
+            format!("{client} ls s3://{bucket}/"),
         ]
     }
 
@@ -146,6 +166,7 @@ mod tests {
         let keys = keys();
         let screen = Screen {
             data: Path::new("/data dir"),
+            far: None,
             mounts: &[],
             sync: Some(Duration::from_micros(2345)),
             address: "0.0.0.0:9000".parse().unwrap(),

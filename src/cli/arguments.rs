@@ -46,7 +46,7 @@ pub(crate) struct ServerArgs {
     /// Host name under which BUCKET.NAME addresses a bucket; may be repeated
     #[arg(long, value_name = "NAME")]
     domain: Vec<String>,
-    /// Mounts a bucket as a file system, created if absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated
+    /// Mounts a bucket as a file system, created if absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated. With --upstream: DIR
     #[arg(long, value_name = "BUCKET=DIR")]
     mount: Vec<String>,
     /// Options of all mounts: ro, sync, writeback, uid=, gid=, umask=, ...
@@ -107,6 +107,13 @@ impl DataArgs {
 }
 
 impl ServerArgs {
+    /// The mounts apart from the other flags.
+    pub(crate) fn without_mounts(&self) -> (ServerArgs, Vec<String>) {
+        let mut server = self.clone();
+        let mounts = std::mem::take(&mut server.mount);
+        (server, mounts)
+    }
+
     pub(crate) fn resolve(&self, env: &Env) -> Result<Vec<Resolved>, Failure> {
         let single = [
             ("address", &self.address),

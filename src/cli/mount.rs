@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 mod cache_limits;
 mod far;
 mod far_commands;
+mod served;
 mod store_options;
 mod warm;
 
@@ -223,6 +224,7 @@ pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
 }
 
 pub(super) use far_commands::status;
+pub(super) use served::{FarArgs, run as run_serve};
 pub(super) use warm::{Warm, run_warm};
 
 /// Whether mount(8) calls. A mount that is not in fstab has the kind that the kernel names, `fuse.margay`: without a helper of

@@ -15,7 +15,7 @@ use margay_accounts::provider_keys::ProviderKeys;
 use margay_accounts::root_keys::{self, RootKeys};
 use margay_env::Env;
 use margay_env::files;
-use margay_jobs::access_log::{AccessLog, AccessLogOptions};
+use margay_jobs::access_log::AccessLog;
 use margay_jobs::lifecycle::Expiry;
 use margay_jobs::notify::{self, Notifier};
 use margay_jobs::reclaimer::Reclaimer;
@@ -24,7 +24,6 @@ use margay_listener::Traffic;
 use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
-use margay_s3::S3Door;
 use margay_s3::sts::{KeySet, KeySource, Provider};
 use margay_volume::Volume;
 use parking_lot::Mutex;
@@ -32,11 +31,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::{ServerArgs, environment};
-use crate::admin::Admin;
+use super::mount::{FarArgs, run_serve};
+use crate::admin::{Admin, Healthy};
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
-use crate::front::{Front, Recorder};
+use crate::front::{self, Front, Recorder};
 use crate::logging;
 use crate::mounts::Mounts;
 use crate::open_files;
@@ -53,9 +53,12 @@ const EXAMPLES: &str = "Examples:
   margay serve --data /srv/margay --address 0.0.0.0:9000 --log-format json
   margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
   margay serve --mount photos=/mnt/photos
+  margay serve --upstream s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos --mount /mnt/photos
   MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
 
 The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
+With --upstream the address serves one bucket of another store: what is put is answered when the cache has it, and sent in the
+background; at the end the rest is sent. Keys of the other store come from the places of AWS's tools, as for `margay mount`.
 SIGTERM and Ctrl-C stop it after the running requests; a second one stops at once. SIGHUP reads the certificate again.";
 
 /// Connections at once on the admin port and on the control socket, each.
@@ -72,6 +75,8 @@ const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Args {
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    far: FarArgs,
     /// GetObject returns an object of this size for every key, without asking the storage: shows what the S3 front
     /// alone can do (tests/goals)
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -79,6 +84,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(upstream) = &args.far.upstream {
+        return run_serve(upstream, &args.far, &args.server);
+    }
     let env = Env::real();
     let settings = Settings::build(&args.server.resolve(&env)?).map_err(Failure::usage)?;
     logging::start(&settings.log_level, &settings.log_format)?;
@@ -121,6 +129,7 @@ async fn serve(
     let mounted = mount(&server, &settings).await;
     let screen = Screen {
         data: &settings.data,
+        far: None,
         mounts: &mounted,
         sync,
         address,
@@ -177,7 +186,7 @@ fn assemble(
         session,
         expiry: Expiry::start(&env, &volume, &settings.data, settings.expiry),
         notifier: notifier(&env, &volume, settings)?,
-        access_log: AccessLog::new(&env, &volume, access_log_options(settings)),
+        access_log: AccessLog::new(&env, &volume, front::access_log_options(settings)),
         mounts: Mounts::new(&env, &settings.data, &volume, settings.storage.known_files_max),
         identities,
         scrub_rate_max: settings.storage.scrub_rate_max,
@@ -235,15 +244,6 @@ fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> 
     Ok(Arc::new(ProviderKeys::new(place, Arc::clone(&env.clock))))
 }
 
-/// Everything belongs to the root account until a bucket says otherwise.
-fn owner() -> String {
-    margay_s3::Options::default().owner_id
-}
-
-fn access_log_options(settings: &Settings) -> AccessLogOptions {
-    AccessLogOptions { file: settings.access_log.clone(), deliver_every: settings.access_log_every, owner: owner() }
-}
-
 /// Starts sending events to the configured targets.
 fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Notifier, Failure> {
     let mut targets = settings.notify.clone();
@@ -254,7 +254,7 @@ fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Noti
             target.endpoint.trust(&authorities).map_err(|error| fail(&error))?;
         }
     }
-    let sender = notify::Sender { region: settings.region.clone(), owner: owner() };
+    let sender = notify::Sender { region: settings.region.clone(), owner: front::owner() };
     Ok(Notifier::start(volume, targets, &sender))
 }
 
@@ -266,35 +266,15 @@ fn front(
     providers: Vec<Provider>,
     fixed_object: Option<u16>,
 ) -> Arc<dyn Handler> {
-    let options = margay_s3::Options {
-        region: settings.region.clone(),
-        domains: settings.domains.clone(),
-        website_domains: settings.website_domains.clone(),
-        auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
-        decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
-        secure: settings.tls.is_some(),
-        notification_targets: settings.notify.iter().map(|target| target.name.clone()).collect(),
-        customer_keys: settings.tls.is_some() || settings.customer_keys_anywhere,
-        select_dialect: settings.select_dialect,
-        ..margay_s3::Options::default()
-    };
-    if !settings.auth.chunk_verification {
-        tracing::warn!(
-            "auth.chunk_verification is off: payload hashes and chunk signatures are not compared, so whoever can change \
-             a request on its way can change the object that it stores"
-        );
-    }
-    let volume = Arc::clone(&server.storage.volume);
+    let volume = &server.storage.volume;
     let recorder = Recorder { requests: Arc::clone(&server.requests), access_log: Arc::clone(&server.access_log) };
-    let mut door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
-        .with_providers(providers)
-        .with_identities(Arc::clone(&server.identities) as Arc<dyn margay_s3::identities::Identities>)
-        .observed_by(Arc::new(recorder));
+    let mut door = front::door(&server.env, settings, volume, (keys, &server.identities), recorder, None);
+    door = door.with_providers(providers);
     if let Some(bytes) = fixed_object {
         tracing::warn!("every GetObject is answered without the storage: this is no server for data");
         door = door.with_fixed_object(vec![b'x'; usize::from(bytes)].into());
     }
-    Arc::new(Front { server: Arc::clone(server), door: Arc::new(door) })
+    Arc::new(Front { process: Arc::clone(server) as Arc<dyn Healthy>, door: Arc::new(door) })
 }
 
 /// The addresses, bound but not yet served.

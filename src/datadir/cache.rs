@@ -13,8 +13,8 @@ use margay_client::target::plain_endpoint;
 use margay_env::{Env, files};
 
 use super::{
-    CACHE_FILE, CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, SMALL_FILE_BYTES_MAX, check_format, lock,
-    mark,
+    CACHE_FILE, CACHE_FORMAT_VERSION, CACHE_SERVED_FILE, DataDir, DataDirError, FORMAT_VERSION, SMALL_FILE_BYTES_MAX,
+    check_format, lock, mark,
 };
 use crate::connections;
 
@@ -149,11 +149,19 @@ fn await_lock(
     loop {
         let holder = match lock(env, path) {
             Err(DataDirError::Locked(_, holder)) => holder,
+            Ok(dir) => {
+                // Left by a process that was killed.
+                let _ = env.disk.remove(&path.join(CACHE_SERVED_FILE));
+                return Ok(dir);
+            }
             done => return done,
         };
         let path = PathBuf::from(path);
         if connections::is_mounted(env, &path) {
             return Err(DataDirError::MountedCache(path, holder));
+        }
+        if let Ok(endpoint) = files::read(env, &path.join(CACHE_SERVED_FILE), SMALL_FILE_BYTES_MAX) {
+            return Err(DataDirError::ServedNow(path, holder, String::from_utf8_lossy(&endpoint).into_owned()));
         }
         if env.clock.monotonic() >= deadline {
             return Err(DataDirError::SendingCache(path, holder));

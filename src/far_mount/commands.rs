@@ -5,6 +5,7 @@
 //! Not here:   what is told (running), who asks (cli).
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,7 +105,24 @@ async fn sync(running: &Arc<Running>, request: Request<RequestBody>) -> Result<V
 async fn unmount(running: &Arc<Running>, request: Request<RequestBody>) -> Result<Value, String> {
     let wish = control::wish(request).await?;
     let wait = Duration::from_secs(wish["seconds"].as_u64().unwrap_or(0));
+    if let Some(path) = running.path.clone().filter(|_| running.served.is_some()) {
+        return unmount_beside(running, path, wait, wish["now"] == true).await;
+    }
     Ok(running.ending.ask(wait, wish["now"] == true).await)
+}
+
+/// Ends the mount of a process that goes on to serve S3; answers when everything is sent, or now.
+async fn unmount_beside(running: &Arc<Running>, path: PathBuf, wait: Duration, now: bool) -> Result<Value, String> {
+    let (own, waits) = (Arc::clone(running), Waits(Arc::default()));
+    let gone = Arc::clone(&waits.0);
+    let work = tokio::task::spawn_blocking(move || {
+        own.mounts.unmount(&path, wait)?;
+        let sent = own.far.send(None, &mut |_| !now && !gone.load(Ordering::SeqCst));
+        Ok::<_, String>(sent.err().map(|error| error.to_string()))
+    });
+    let error = work.await.map_err(|error| format!("unmounting broke off: {error}"))??;
+    drop(waits);
+    Ok(running.ended(error, true))
 }
 
 /// The open sockets of a far mount.

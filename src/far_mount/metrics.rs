@@ -15,6 +15,9 @@ impl Running {
         out.value("margay_uptime_seconds", Kind::Gauge, "Since the mount began.", self.uptime().as_secs());
         self.write_waiting(&mut out);
         self.write_requests(&mut out);
+        if let Some(served) = &self.served {
+            served.write_metrics(&mut out);
+        }
         self.mounts.write_metrics(&mut out);
         self.storage.write_metrics(&mut out);
         write_memory(&self.env, &mut out);

@@ -3,6 +3,7 @@
 //! Invariants: R1 the outcome is told when nothing is sent any more and the cache is closed.
 //! Not here:   mounting and ending (far_mount), the texts for people (text).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
+use super::gateway::Served;
+use crate::admin::Healthy;
 use crate::mounts::Mounts;
 use crate::wiring::Storage;
 
@@ -33,6 +36,10 @@ pub struct Running {
     /// Start of the process, on both clocks.
     pub begun: (Duration, Timestamp),
     pub ending: Ending,
+    /// Over S3.
+    pub served: Option<Arc<Served>>,
+    /// Address of the page of metrics.
+    pub page: Option<SocketAddr>,
 }
 
 /// The end of a mount: who wants it, and how it went.
@@ -82,6 +89,12 @@ impl Ending {
     }
 }
 
+impl Healthy for Running {
+    fn health(&self) -> Result<(), String> {
+        Running::health(self)
+    }
+}
+
 impl Running {
     /// The content of `margay status`; with `names` all conflicts are looked for.
     pub fn status(&self, names: bool) -> Value {
@@ -99,6 +112,7 @@ impl Running {
             "cache": self.cache.display().to_string(),
             "path": self.path.as_ref().map(|path| path.display().to_string()),
             "mounted": is_mounted,
+            "served": self.served.as_ref().map(|served| json!({ "endpoint": served.endpoint, "bucket": served.bucket })),
             "read_only": self.mounts.status()[0]["read_only"] == true,
             "fsync": if self.far.fsync() == Fsync::Local { "local" } else { "upstream" },
             "began": iso(self.begun.1),
@@ -117,6 +131,20 @@ impl Running {
             status.extend(more);
         }
         status
+    }
+
+    /// How the mount, or the process, ended; `goes_on`: the process serves S3.
+    pub(super) fn ended(&self, error: Option<String>, goes_on: bool) -> Value {
+        let left = self.far.backlog();
+        json!({
+            "sent": error.is_none(),
+            "files": left.files,
+            "bytes": left.bytes,
+            "source": self.source,
+            "cache": self.cache.display().to_string(),
+            "goes_on": goes_on,
+            "error": error,
+        })
     }
 
     /// `Err` says what ends this process's work.

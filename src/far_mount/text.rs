@@ -129,11 +129,17 @@ pub fn status(status: &Value, names: bool) -> String {
         true if path.is_empty() => {}
         true => line("was at", path.to_owned()),
         false => {
-            let gone = if status["mounted"] == true { "" } else { " (unmounted, sending what is left)" };
-            line(
-                "mount point",
-                if path.is_empty() { "none: it only sends".to_owned() } else { format!("{path}{gone}") },
-            );
+            let gone = match status["mounted"] == true {
+                true => "",
+                false if status["served"].is_object() => " (unmounted)",
+                false => " (unmounted, sending what is left)",
+            };
+            let served = served(status);
+            let none = if served.is_empty() { "none: it only sends" } else { "none" };
+            line("mount point", if path.is_empty() { none.to_owned() } else { format!("{path}{gone}") });
+            if !served.is_empty() {
+                line("S3", served);
+            }
             let up = span(number(status, "uptime_seconds"));
             line("process", format!("{}, up since {} ({up})", number(status, "process"), text(status, "began")));
         }
@@ -169,6 +175,15 @@ pub fn status(status: &Value, names: bool) -> String {
     let last = status["connection"]["last_answer_seconds"].as_u64();
     line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
     out
+}
+
+/// Where S3 clients find it; empty: nowhere.
+fn served(status: &Value) -> String {
+    let served = &status["served"];
+    match served.is_object() {
+        true => format!("{} at {}", text(served, "bucket"), text(served, "endpoint")),
+        false => String::new(),
+    }
 }
 
 /// What `fsync` waits for, if that is not the bucket or was not.
@@ -216,10 +231,13 @@ pub fn row(status: &Value) -> String {
     if let Some(why) = status["unknown"].as_str() {
         return format!("{source} on {path}: {why}\n");
     }
-    let place = match (status["running"] == false, status["mounted"] == true) {
-        (true, _) => format!("{source} has no process (cache {})", text(status, "cache")),
-        (false, true) => format!("{source} on {path} ({way}, process {})", number(status, "process")),
-        (false, false) => format!("{source} was on {path}, process {} sends the rest", number(status, "process")),
+    let process = number(status, "process");
+    let place = match (status["running"] == false, status["mounted"] == true, served(status)) {
+        (true, _, _) => format!("{source} has no process (cache {})", text(status, "cache")),
+        (false, true, served) if served.is_empty() => format!("{source} on {path} ({way}, process {process})"),
+        (false, true, served) => format!("{source} on {path} and as {served} ({way}, process {process})"),
+        (false, false, served) if !served.is_empty() => format!("{source} as {served} (process {process})"),
+        (false, false, _) => format!("{source} was on {path}, process {process} sends the rest"),
     };
     let mut out = format!("{place}: {}\n", waiting(status));
     for (what, advice) in troubles(status) {
@@ -273,6 +291,11 @@ mod tests {
         let told = "\nfsync         waits for the cache alone; the bucket gets 3 syncs one after the other\n";
         assert!(status(&local, false).contains(told), "{}", status(&local, false));
         assert!(row(&value).starts_with("s3://b/p on /m (rw, process 7): 2 files, 1.5 KiB to send"));
+        let mut served = value.clone();
+        served["served"] = json!({ "endpoint": "http://h:9", "bucket": "b" });
+        assert!(row(&served).starts_with("s3://b/p on /m and as b at http://h:9 (rw, process 7): 2 files"));
+        served["mounted"] = json!(false);
+        assert!(row(&served).starts_with("s3://b/p as b at http://h:9 (process 7): 2 files"));
         let rest =
             json!({ "running": false, "source": "s3://b", "cache": "/c", "waiting": { "files": 1, "bytes": 0 } });
         assert!(status(&rest, false).contains("margay sync --cache /c sends what waits"));

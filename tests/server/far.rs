@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,22 @@ impl World {
             std::thread::sleep(Duration::from_millis(20));
         }
         far
+    }
+
+    /// A server of the far bucket, in the background of a test; its log is `log` in the folder.
+    pub(crate) fn serve(&self, cache: &str, endpoint: &str, words: &[&str]) -> Server {
+        let cache = self.folder.path().join(cache);
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        Server::started(self.serving(&cache, endpoint, words, log.into()), &cache)
+    }
+
+    pub(crate) fn serving(&self, cache: &Path, endpoint: &str, words: &[&str], log: Stdio) -> Command {
+        let mut command = self.command();
+        command.args(["serve", "--upstream", "s3://bucket/sub", "--address", "127.0.0.1:0", "--admin-address", "off"]);
+        command.args(["--endpoint", endpoint, "--cache"]).arg(cache).args(words).stderr(log);
+        // As on a machine with two processors.
+        command.env("TOKIO_WORKER_THREADS", "2");
+        command
     }
 
     /// Puts an object of so many bytes into the mounted directory, as another client; returns its content.

@@ -49,14 +49,15 @@ impl Server {
     }
 
     pub(crate) fn start_with(data: &Path, more: &[&str]) -> Server {
-        let mut child = margay()
-            .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = margay();
+        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--data"]);
+        command.arg(data).args(more).stderr(Stdio::null());
+        Server::started(command, data)
+    }
+
+    /// By a command that serves; waits for its screen.
+    pub(crate) fn started(mut command: Command, data: &Path) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut screen = String::new();
         while !screen.contains("Ctrl-C") {

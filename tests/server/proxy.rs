@@ -1,16 +1,17 @@
-//! A way to a server that can be cut.
+//! A way to a server that can be cut, or held up.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
-use std::io;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 pub(crate) struct Proxy {
     pub(crate) endpoint: String,
     is_cut: Arc<AtomicBool>,
+    held: Arc<(Mutex<bool>, Condvar)>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -20,7 +21,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (is_cut, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (cut, all) = (Arc::clone(&is_cut), Arc::clone(&open));
+        let held = Arc::new((Mutex::new(false), Condvar::new()));
+        let (cut, all, hold) = (Arc::clone(&is_cut), Arc::clone(&open), Arc::clone(&held));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
@@ -30,15 +32,22 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(&to) else { continue };
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let hold = Arc::clone(&hold);
                     thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
+                        let mut bytes = vec![0; 64 << 10];
+                        while let Ok(count @ 1..) = from.read(&mut bytes) {
+                            drop(hold.1.wait_while(hold.0.lock().unwrap(), |held| *held).unwrap());
+                            if to.write_all(&bytes[..count]).is_err() {
+                                break;
+                            }
+                        }
                         let _ = to.shutdown(Shutdown::Both);
                     });
                 }
                 all.lock().unwrap().extend([client, server]);
             }
         });
-        Proxy { endpoint, is_cut, open }
+        Proxy { endpoint, is_cut, held, open }
     }
 
     /// Connections break, and new ones too.
@@ -47,6 +56,16 @@ impl Proxy {
         for one in self.open.lock().unwrap().drain(..) {
             let _ = one.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Nothing passes, and nothing breaks, until it is let go.
+    pub(crate) fn hold(&self) {
+        *self.held.0.lock().unwrap() = true;
+    }
+
+    pub(crate) fn let_go(&self) {
+        *self.held.0.lock().unwrap() = false;
+        self.held.1.notify_all();
     }
 
     pub(crate) fn mend(&self) {

@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::unready;
 use crate::{
     Answers, Ask, Batch, Checked, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor,
     DurableFuture, Engine, EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row,
@@ -153,12 +154,19 @@ impl<L: Layer> Engine for L {
     }
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        let mut refused = None;
         for ask in asks {
-            self.will_read(match ask {
+            let asked = match ask {
                 Ask::Get { key } => Asked::Row(key),
                 Ask::Scan { start, end, .. } => Asked::Range(start, end),
-            })?;
+            };
+            match self.will_read(asked) {
+                // What else must be waited for begins now.
+                Err(error) if unready::is_left() => refused = Some(error),
+                other => other?,
+            }
         }
+        refused.map_or(Ok(()), Err)?;
         let answers = self.call(Call::Read, &mut |engine| engine.read(asks, limit))?;
         let (found, absent) = rows_of(&answers);
         self.answered(found, absent);

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod patient;
 pub mod read;
 mod timer;
+pub mod unready;
 pub mod unreliable;
 
 pub use contract::*;

@@ -43,6 +43,7 @@ use crate::options::Options;
 use crate::payload::{Payload, Wire};
 use crate::query_api;
 use crate::reply::Reply;
+use crate::route::only_bucket;
 use crate::route::operation::{self, Operation, Scope};
 use crate::route::policy::Op;
 use crate::route::query::Query;
@@ -249,6 +250,9 @@ impl S3Door {
         let policy = policy::policy(operation)
             .ok_or_else(|| S3Error::not_implemented(&format!("operation {}", operation.name)))?;
         refuse(operation, policy, query, headers)?;
+        if let Some(own) = &self.options.only_bucket {
+            only_bucket::refuse(own, operation, policy.op, target, headers)?;
+        }
         if target.scope() != Scope::Service {
             check_bucket_name(&target.bucket)?;
         }

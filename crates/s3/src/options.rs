@@ -27,6 +27,9 @@ pub struct Options {
     pub notification_targets: Vec<String>,
     /// The SQL dialect of SelectObjectContent.
     pub select_dialect: Dialect,
+    /// The name of the only bucket, which is another store's: other buckets of the volume are not shown, and what that store
+    /// does not get is refused.
+    pub only_bucket: Option<String>,
     pub auth: auth::Options,
     pub decoder: DecoderOptions,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             customer_keys: false,
             notification_targets: Vec::new(),
             select_dialect: Dialect::Aws,
+            only_bucket: None,
             auth: auth::Options::default(),
             decoder: DecoderOptions::default(),
         }

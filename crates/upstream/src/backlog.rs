@@ -14,7 +14,7 @@ use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 
 use crate::reason::code_of;
-use crate::tracked::{File, Files, Paths, visit_rows};
+use crate::tracked::{File, Files, KEPT, Paths, visit_rows};
 
 /// Failures that are told.
 const FAILURES_MAX: usize = 10;
@@ -169,11 +169,22 @@ fn is_conflict(name: &str) -> bool {
     mark.len() > form.len() && mark.iter().zip(form).all(fits)
 }
 
+/// Whether a bucket of a cache's volume, by its name, is the one that the far bucket is: the other has kept states.
+pub fn is_of_the_bucket(name: &str) -> bool {
+    name != KEPT
+}
+
 /// What the rows of a cache say that nobody has open, and its conflicts.
-pub fn at_rest(engine: &dyn Engine, bucket: &str, prefix: &str, clock: Arc<dyn Clock>) -> Result<Backlog, EngineError> {
+pub fn at_rest(engine: &dyn Engine, prefix: &str, clock: Arc<dyn Clock>) -> Result<Backlog, EngineError> {
+    let mut root = None;
+    visit_rows(engine, &key::buckets(), |key, value| {
+        if is_of_the_bucket(key::parse_bucket(key)?) {
+            root = Some(Bucket::decode(value)?.root);
+        }
+        Ok(())
+    })?;
     // Of a mount that ended before it began.
-    let Some(row) = engine.get(&key::bucket(bucket))?.value else { return Ok(Backlog::default()) };
-    let root = Bucket::decode(&row.value).map_err(|error| EngineError::Corrupt(error.to_string()))?.root;
+    let Some(root) = root else { return Ok(Backlog::default()) };
     let mut files = Files::read(engine, Paths::below(prefix), clock)?;
     files.paths.set_root(root);
     for ino in files.table.inos() {

@@ -32,7 +32,7 @@ mod watch;
 mod words;
 mod xattrs;
 
-pub use self::backlog::{Backlog, Failing, at_rest};
+pub use self::backlog::{Backlog, Failing, at_rest, is_of_the_bucket};
 pub use self::far::{CacheOptions, Far, FarOptions, Fsync};
 pub use self::patience::NotSent;
 pub use self::send::PartSizes;

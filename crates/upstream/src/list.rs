@@ -18,12 +18,14 @@ use margay_client::ClientError;
 use margay_client::upstream::{Described, Upstream};
 use margay_env::{Clock, Timestamp};
 use margay_meta::EngineError;
+use margay_meta::unready::Wait;
 use margay_rows::record::entry::EMPTY_ETAG;
 use margay_rows::record::{Data, UpstreamObject};
 use margay_rows::{Ino, key};
 use margay_volume::{ETag, Imported, ImportedBytes, ImportedKind, Volume};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::attributes::{ObjectAttributes, kept_headers, write_id_of, written_ms};
@@ -35,6 +37,8 @@ use crate::xattrs;
 
 /// A page of a listing, or its HEADs, take no longer; requests are tried again meanwhile.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Directories that are listed at once for callers without a thread: each takes one here.
+const LISTINGS_MAX: usize = 64;
 /// Entries of one batch.
 const ENTRIES_PER_BATCH: usize = 500;
 
@@ -74,6 +78,20 @@ pub(crate) struct Listing {
     pub(crate) clock: Arc<dyn Clock>,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
+    /// Those for which no thread waits, and how it went.
+    begun: Mutex<HashMap<Ino, watch::Receiver<Outcome>>>,
+    turnstile: Semaphore,
+}
+
+/// How a listing went, once it has.
+type Outcome = Option<Result<(), String>>;
+
+/// Waits for a listing that goes on by itself.
+fn waited_for(mut listed: watch::Receiver<Outcome>) -> Wait {
+    Box::pin(async move {
+        let outcome = listed.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| Err("the mount ends".to_owned())).map_err(EngineError::Unavailable)
+    })
 }
 
 /// The ETag of an object as an entry has it: 16 bytes and a number of parts, whatever the store's looks like.
@@ -99,7 +117,8 @@ impl Listing {
         clock: Arc<dyn Clock>,
     ) -> Listing {
         let (bucket, pages) = (bucket.to_owned(), Arc::new(Pages::new(upstream.clone())));
-        Listing { tracked, volume, bucket, upstream, pages, requests, clock, turns: Mutex::default() }
+        let (turns, begun, turnstile) = (Mutex::default(), Mutex::default(), Semaphore::new(LISTINGS_MAX));
+        Listing { tracked, volume, bucket, upstream, pages, requests, clock, turns, begun, turnstile }
     }
 
     fn list_now(&self, directory: Ino) -> Result<(), String> {
@@ -226,6 +245,34 @@ impl Listing {
 }
 
 impl Lister for Listing {
+    fn begin_list(self: Arc<Self>, directory: Ino) -> Wait {
+        let mut begun = self.begun.lock();
+        if let Some(listed) = begun.get(&directory) {
+            return waited_for(listed.clone());
+        }
+        let (tell, listed) = watch::channel(None);
+        begun.insert(directory, listed.clone());
+        drop(begun);
+        let own = Arc::clone(&self);
+        self.requests.spawn(async move {
+            let turn = own.turnstile.acquire().await;
+            let lists = Arc::clone(&own);
+            let outcome = tokio::task::spawn_blocking(move || lists.list(directory)).await;
+            drop(turn);
+            own.begun.lock().remove(&directory);
+            // Nobody may wait any more.
+            let _ = tell.send(Some(match outcome {
+                Ok(listed) => listed.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }));
+        });
+        waited_for(listed)
+    }
+
+    fn begin_refresh(self: Arc<Self>, directory: Ino) -> Wait {
+        self.begin_refresh_for_a_while(directory)
+    }
+
     fn refresh(self: Arc<Self>, directory: Ino) {
         self.refresh_for_a_while(directory);
     }

@@ -19,7 +19,6 @@ use super::far_commands::Cache;
 use super::store_options::StoreOptions;
 use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
-use crate::cli::arguments::DataArgs;
 use crate::datadir::CACHE_LOG_FILE;
 use crate::datadir::cache::{await_cache, check_cache};
 use crate::exit::{Code, Failure};
@@ -27,10 +26,12 @@ use crate::far_mount::FarMount;
 use crate::logging;
 use crate::mounts::options::MountChoice;
 use crate::settings::Settings;
-use crate::settings::resolve::Source;
+use crate::settings::resolve::{Resolved, Source};
 
 /// How often the one that waits looks whether the mount is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Threads of a server on which S3 requests wait for bytes that are fetched, beside those that wait for the disk.
+const FAR_READS_MAX: usize = 448;
 /// Of the log that is read for an error, in bytes.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
@@ -45,10 +46,11 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
         return leave_behind(&env, &path, &cache, std::env::args_os().skip(1).collect());
     }
     let choice = MountChoice::parse(&words).map_err(Failure::usage)?;
-    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), options.cache_size, false)?;
+    let resolved = args.data.resolve(&env)?;
+    let (mut mount, runtime) = begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Mount)?;
     mount.metrics_address.clone_from(&args.metrics_address);
     mount.fsync = options.fsync.unwrap_or_default();
-    runtime.block_on(mount.run(&env, &path, &choice))
+    runtime.block_on(mount.run(&env, Some((&path, &choice)), None))
 }
 
 /// For mount(8).
@@ -66,7 +68,7 @@ pub(super) fn run_helper(bucket: &str, path: &Path, words: &str, options: &Store
 }
 
 /// What can be refused before anything is made.
-fn check(env: &Env, path: &Path, cache: &Path, words: &str) -> Result<(), Failure> {
+pub(super) fn check(env: &Env, path: &Path, cache: &Path, words: &str) -> Result<(), Failure> {
     if cache.starts_with(path) {
         let (cache, path) = (cache.display(), path.display());
         return Err(Failure::usage(format!(
@@ -91,29 +93,37 @@ pub(super) fn run_sync(args: &Sync, cache: &Cache) -> Result<(), Failure> {
     store.endpoint = store.endpoint.or_else(|| cache.endpoint.clone());
     let (place, cache) = parse(&place, &store, cache.path.as_deref())?;
     check_cache(&env, &cache)?;
-    let (mount, runtime) = begin(&args.data, &env, (place, cache), None, true)?;
+    let (mount, runtime) = begin(&args.data.resolve(&env)?, &env, (place, cache), None, Purpose::Send)?;
     runtime.block_on(mount.send_backlog(&env))
 }
 
-/// `is_short`: a person waits for it, and reads what is wrong only, as text, unless settings say otherwise.
-fn begin(
-    data: &DataArgs,
+/// What a process has the cache for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Mount,
+    Serve,
+    /// A person waits for it, and reads what is wrong only, as text, unless settings say otherwise.
+    Send,
+}
+
+pub(super) fn begin(
+    resolved: &[Resolved],
     env: &Env,
     (place, cache): (BucketLocation, PathBuf),
     cache_size: Option<u64>,
-    is_short: bool,
+    purpose: Purpose,
 ) -> Result<(FarMount, Runtime), Failure> {
-    let resolved = data.resolve(env)?;
-    let settings = Settings::build(&resolved).map_err(Failure::usage)?;
+    let settings = Settings::build(resolved).map_err(Failure::usage)?;
     let is_unset = |name: &str| {
         let found = resolved.iter().find(|one| one.setting.name == name);
-        is_short && found.is_some_and(|one| matches!(one.source, Source::Default))
+        purpose == Purpose::Send && found.is_some_and(|one| matches!(one.source, Source::Default))
     };
     let level = if is_unset("log_level") { "warn" } else { &settings.log_level };
     let format = if is_unset("log_format") { "text" } else { &settings.log_format };
     logging::start(level, format)?;
     crate::cli::keep_private();
-    let runtime = crate::cli::runtime(settings.storage.io_threads_max)?;
+    let far_reads = if purpose == Purpose::Serve { FAR_READS_MAX } else { 0 };
+    let runtime = crate::cli::runtime(settings.storage.io_threads_max + far_reads)?;
     let mut limits = settings.storage;
     let cache_bytes_max = cache_limits::size(cache_size)?;
     cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
@@ -123,7 +133,11 @@ fn begin(
 }
 
 /// The bucket and the directory of its cache.
-fn parse(bucket: &str, store: &StoreArgs, cache: Option<&Path>) -> Result<(BucketLocation, PathBuf), Failure> {
+pub(super) fn parse(
+    bucket: &str,
+    store: &StoreArgs,
+    cache: Option<&Path>,
+) -> Result<(BucketLocation, PathBuf), Failure> {
     let place = BackupLocation::parse(&Env::real(), Path::new(bucket), store, &Variables::of_process(&Env::real()));
     let BackupLocation::Bucket(place) = place.map_err(Failure::usage)? else {
         return Err(Failure::usage(format!("{bucket} names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")));

@@ -256,7 +256,10 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
         return unmount_dead(args, &env, path, mounted.is_some(), &cache).map(|()| true);
     };
     let begun = env.clock.monotonic();
-    while is_in_use(&env, &cache) && env.clock.monotonic().saturating_sub(begun) < EXIT_TIME_MAX {
+    while ended["goes_on"] != true
+        && is_in_use(&env, &cache)
+        && env.clock.monotonic().saturating_sub(begun) < EXIT_TIME_MAX
+    {
         env.clock.sleep(LOOK_EVERY);
     }
     if ended["error"].is_null() {

@@ -57,6 +57,12 @@ async fn own_buckets(
     mut after: Option<String>,
     max: usize,
 ) -> Result<Vec<BucketInfo>, S3Error> {
+    if let Some(only) = &call.options.only_bucket {
+        let mut buckets = call.volume.list_buckets(only, None, 1).await?;
+        let is_listed = only.starts_with(prefix) && after.as_ref().is_none_or(|after| only > after);
+        buckets.retain(|bucket| bucket.name == *only && is_listed);
+        return Ok(buckets);
+    }
     if call.asker.is_root() {
         return Ok(call.volume.list_buckets(prefix, after.as_deref(), max).await?);
     }

@@ -8,6 +8,7 @@
 
 pub(crate) mod beyond;
 pub(crate) mod model;
+pub(crate) mod only_bucket;
 pub(crate) mod operation;
 pub(crate) mod policy;
 pub(crate) mod query;

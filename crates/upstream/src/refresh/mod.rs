@@ -17,12 +17,14 @@ mod opened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use margay_meta::Write;
+use margay_meta::unready::Wait;
 use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
+use tokio::sync::{Notify, oneshot};
 
 use self::compare::Difference;
 use crate::list::{Found, Gone, Listing, Rows};
@@ -76,6 +78,30 @@ impl Listing {
     /// Compares the directory on another thread, and returns when that is done or takes long.
     pub(crate) fn refresh_for_a_while(self: Arc<Self>, directory: Ino) {
         let (done, wait) = mpsc::sync_channel(2);
+        self.compare_apart(directory, move || {
+            let _ = done.try_send(());
+        });
+        let _ = wait.recv_timeout(WAIT);
+    }
+
+    /// As `refresh_for_a_while`, without a thread of the caller.
+    pub(crate) fn begin_refresh_for_a_while(self: Arc<Self>, directory: Ino) -> Wait {
+        let (compared, (tell, told)) = (Arc::new(Notify::new()), oneshot::channel());
+        let done = Arc::clone(&compared);
+        Arc::clone(&self).compare_apart(directory, move || done.notify_one());
+        self.requests.spawn(async move {
+            let _ = tokio::time::timeout(WAIT, compared.notified()).await;
+            let _ = tell.send(());
+        });
+        // If the mount ends, it uses what is here.
+        Box::pin(async move {
+            let _ = told.await;
+            Ok(())
+        })
+    }
+
+    /// `done` is told when somebody may use the directory.
+    fn compare_apart(self: Arc<Self>, directory: Ino, done: impl Fn() + Send + 'static) {
         let own = Arc::clone(&self);
         self.requests.spawn_blocking(move || {
             let differed = own.compare(directory, &done).map_err(|error| {
@@ -86,16 +112,15 @@ impl Listing {
                 }
             });
             own.tracked.ages.ended(directory, differed.ok());
-            let _ = done.send(());
+            done();
         });
-        let _ = wait.recv_timeout(WAIT);
     }
 
     /// Whether something differed. What somebody was working on, often the one who waits, is tried again after telling `done`.
-    fn compare(&self, directory: Ino, done: &SyncSender<()>) -> Result<bool, String> {
+    fn compare(&self, directory: Ino, done: &impl Fn()) -> Result<bool, String> {
         let Some(mut compared) = self.refresh_now(directory)? else { return Ok(false) };
         if !compared.left.is_empty() {
-            let _ = done.send(());
+            done();
         }
         for pause in AGAIN_AFTER {
             if compared.left.is_empty() {

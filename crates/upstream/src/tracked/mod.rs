@@ -41,6 +41,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use margay_env::Clock;
 use margay_meta::layer::{Asked, Layer};
+use margay_meta::unready::{self, Wait};
 use margay_meta::{Batch, CommitError, Committed, Engine, EngineError, Precondition, Write};
 use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
@@ -60,8 +61,14 @@ pub(crate) trait Lister: Send + Sync + Debug {
     /// Blocks until the directory is listed, by whomever.
     fn list(&self, directory: Ino) -> Result<(), EngineError>;
 
+    /// As `list`, without a thread of the caller.
+    fn begin_list(self: Arc<Self>, directory: Ino) -> Wait;
+
     /// Compares a directory with the bucket again; blocks for a while at most. Ends with `Ages::ended`.
     fn refresh(self: Arc<Self>, directory: Ino);
+
+    /// As `refresh`, without a thread of the caller.
+    fn begin_refresh(self: Arc<Self>, directory: Ino) -> Wait;
 }
 
 thread_local! {
@@ -79,6 +86,16 @@ pub(crate) fn entering<T>(enter: impl FnOnce() -> T) -> T {
     }
     let _ends = Ends(ENTERING.replace(true));
     enter()
+}
+
+/// The directory of an entry's key.
+fn directory_of(key: &[u8]) -> Option<Ino> {
+    key::is_entry(key).then(|| key::parse_ino(key).ok()).flatten().map(|(directory, _)| directory)
+}
+
+/// That of a range of one directory; a range over many directories is a walk over what is here.
+fn directory_of_range(start: &[u8], end: &[u8]) -> Option<Ino> {
+    directory_of(start).filter(|directory| end <= key::entries(*directory).1.as_slice())
 }
 
 /// See the module's header.
@@ -194,19 +211,16 @@ impl Tracked {
     }
 
     /// Lists the directory, unless it was listed (T1), and not too long ago. What sends uses what is here: with all its threads
-    /// waiting for a comparison, nothing would be compared.
+    /// waiting for a comparison, nothing would be compared. A thread that must not wait is given what to wait for (`unready`).
     fn gate(&self, directory: Ino) -> Result<(), EngineError> {
-        if ENTERING.get() || self.kept.get().is_some_and(|(kept, _)| *kept == directory) {
+        self.listed(directory)?;
+        if self.is_free(directory) || is_of_requests() || unready::is_hurried() {
             return Ok(());
         }
-        let lister = || self.lister.get().and_then(Weak::upgrade);
-        if self.unlisted.read().contains(&directory) {
-            let lister = lister().ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
-            lister.list(directory)?;
-        } else if !is_of_requests()
-            && let Some(lister) = lister()
+        if let Some(lister) = self.lister()
             && self.ages.begin(directory)
         {
+            unready::leave(|| Arc::clone(&lister).begin_refresh(directory))?;
             lister.refresh(directory);
         }
         Ok(())
@@ -221,41 +235,60 @@ impl Tracked {
         }
     }
 
-    fn gate_key(&self, key: &[u8]) -> Result<(), EngineError> {
-        match key::is_entry(key).then(|| key::parse_ino(key)) {
-            Some(Ok((directory, _))) => self.gate(directory),
-            _ => Ok(()),
+    /// Lists the directory, unless it was listed, at any time.
+    fn listed(&self, directory: Ino) -> Result<(), EngineError> {
+        if self.is_free(directory) || !self.unlisted.read().contains(&directory) {
+            return Ok(());
         }
+        let lister = self.lister();
+        let lister = lister.ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
+        unready::leave(|| Arc::clone(&lister).begin_list(directory))?;
+        lister.list(directory)
     }
 
-    /// A range of one directory; a range over many directories is a walk over what is here.
-    fn gate_range(&self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        match key::is_entry(start).then(|| key::parse_ino(start)) {
-            Some(Ok((directory, _))) if end <= key::entries(directory).1.as_slice() => self.gate(directory),
-            _ => Ok(()),
-        }
+    /// As `gate` of a directory that is changed. A thread that must not wait has read what it changes; what the change makes is
+    /// not there before, and no news of it can be waited for.
+    fn gate_changed(&self, directory: Ino) -> Result<(), EngineError> {
+        if unready::is_wanted() { self.listed(directory) } else { self.gate(directory) }
+    }
+
+    /// Whether its rows are not those of a listing, or not yet.
+    fn is_free(&self, directory: Ino) -> bool {
+        ENTERING.get() || self.kept.get().is_some_and(|(kept, _)| *kept == directory)
+    }
+
+    fn lister(&self) -> Option<Arc<dyn Lister>> {
+        self.lister.get().and_then(Weak::upgrade)
     }
 
     fn gate_batch(&self, batch: &Batch) -> Result<(), EngineError> {
         for precondition in &batch.preconditions {
-            match precondition {
+            let directory = match precondition {
                 Precondition::Version { key, .. } | Precondition::Exists { key } | Precondition::Absent { key } => {
-                    self.gate_key(key)?
+                    directory_of(key)
                 }
-                Precondition::RangeEmpty { start, end, .. } => self.gate_range(start, end)?,
-            }
+                Precondition::RangeEmpty { start, end, .. } => directory_of_range(start, end),
+            };
+            directory.map_or(Ok(()), |directory| self.gate_changed(directory))?;
         }
-        batch.writes.iter().try_for_each(|write| self.gate_key(write.key()))
+        let mut changed = batch.writes.iter().filter_map(|write| directory_of(write.key()));
+        changed.try_for_each(|directory| self.gate_changed(directory))
     }
 
     /// Lists everything below a directory (T3).
     fn gate_below(&self, directory: Ino) -> Result<(), EngineError> {
-        let mut open = vec![directory];
+        let (mut open, mut refused) = (vec![directory], None);
         while let Some(directory) = open.pop() {
-            self.gate(directory)?;
-            open.extend(changes::directories_in(&*self.below, directory)?);
+            match self.gate_changed(directory) {
+                // What else must be waited for begins now.
+                Err(error) if unready::is_left() => refused = Some(error),
+                gated => {
+                    gated?;
+                    open.extend(changes::directories_in(&*self.below, directory)?);
+                }
+            }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Commits a batch that changes entries, with the dirty rows (T2).
@@ -323,15 +356,19 @@ impl Layer for Tracked {
     }
 
     fn will_read(&self, asked: Asked<'_>) -> Result<(), EngineError> {
-        match asked {
-            Asked::Row(key) => self.gate_key(key),
-            Asked::Range(start, end) => self.gate_range(start, end),
-        }
+        let directory = match asked {
+            Asked::Row(key) => directory_of(key),
+            Asked::Range(start, end) => directory_of_range(start, end),
+        };
+        directory.map_or(Ok(()), |directory| self.gate(directory))
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         if ENTERING.get() {
             return self.below.commit(batch);
+        }
+        if unready::is_left() {
+            return Err(CommitError::Failed(unready::again()));
         }
         self.gate_batch(&batch).map_err(CommitError::Failed)?;
         match batch.writes.iter().any(|write| self.is_entry(write.key())) {

@@ -6,6 +6,7 @@
 
 mod object_lock;
 mod quota;
+mod rename;
 mod settings;
 mod versioning;
 

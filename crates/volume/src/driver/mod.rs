@@ -7,8 +7,8 @@
 //!             V4 an answer without a commit counts only if the rows that it rests on held at one moment.
 //!             V5 an outcome that is unknown is asked for before anything runs again: by the engine that `Volume::open` puts
 //!                between (`margay_meta::patient`), for every commit of the volume.
-//! Locking:    none of its own. `decide` and `read_now` do not wait on a thread for an engine that waits; `retry` and
-//!             `consistent`, for the mount and the upkeep, do.
+//! Locking:    none of its own. `decide` and `read_now` do not wait on a thread for an engine that waits, or that has to
+//!             wait now and then (`margay_meta::unready`); `retry` and `consistent`, for the mount and the upkeep, do.
 //! Not here:   the operations, which rows to fetch ahead (ahead).
 
 mod ahead;
@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use margay_meta::{
-    Answers, Ask, Committed, Cursor, Observed, ReadAnswer, ReadLimit, Row, RowBatch, RowRef, RowVersion,
+    Answers, Ask, Committed, Cursor, Observed, ReadAnswer, ReadLimit, Row, RowBatch, RowRef, RowVersion, unready,
 };
 use margay_rows::key;
 
@@ -137,7 +137,7 @@ impl Volume {
         mut attempt: impl FnMut(&mut Seen) -> T,
     ) -> Result<T, Error> {
         if !self.engine.waits() {
-            return Ok(attempt(seen));
+            return self.ready(seen, attempt).await;
         }
         let mut hand = AtHand::default();
         for _ in 0..ROUNDS_MAX {
@@ -151,6 +151,21 @@ impl Volume {
             }
             seen.rewind(mark);
             self.bring(missing, &mut hand, seen).await?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Runs an attempt on this thread until the engine had not to wait in it.
+    async fn ready<T>(&self, seen: &mut Seen, mut attempt: impl FnMut(&mut Seen) -> T) -> Result<T, Error> {
+        for round in 0..ROUNDS_MAX {
+            let mark = seen.mark();
+            match unready::or_wait(round, || attempt(seen)) {
+                Ok(outcome) => return Ok(outcome),
+                Err(waits) => {
+                    seen.rewind(mark);
+                    unready::all(waits).await?;
+                }
+            }
         }
         Err(Error::Busy)
     }
@@ -221,7 +236,7 @@ impl Volume {
 
     async fn still_later(&self, seen: &Seen) -> Result<bool, Error> {
         if !self.engine.waits() {
-            return self.still(seen);
+            return self.ready(&mut Seen::default(), |_| self.still(seen)).await?;
         }
         let (asks, versions) = seen.check();
         if asks.is_empty() || seen.is_of_one_moment() {
@@ -315,7 +330,7 @@ impl Volume {
 
     async fn read_later(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, Error> {
         if !self.engine.waits() {
-            return Ok(self.engine.read(asks, limit)?);
+            return Ok(self.ready(&mut Seen::default(), |_| self.engine.read(asks, limit)).await??);
         }
         Ok(self.engine.begin_read(asks.to_vec(), limit).await?)
     }

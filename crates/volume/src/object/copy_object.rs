@@ -6,6 +6,8 @@
 //!             C3 a copy onto itself only replaces headers, documents and time, unless the old version must be kept.
 //!             C4 a copy of an encrypted object shares its bytes and its data key, which is encrypted again for the
 //!                copy, if both are under keys of one kind.
+//!             C5 bytes in another store are not shared where they must be local to be written (`Options::local_before_write`):
+//!                they go with the object that they belong to.
 //! Not here:   owners of runs (back_rows, release).
 
 use std::ops::ControlFlow;
@@ -14,6 +16,7 @@ use margay_rows::event::EventKind;
 use margay_rows::key;
 use margay_rows::kinds::{Document, Documents};
 use margay_rows::record::{Data, FileEntry};
+use margay_segment::{Extent, SegmentId};
 
 use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::cache::split;
@@ -90,6 +93,13 @@ impl Volume {
         self.finish(draft, outcome)
     }
 
+    /// Refuses to share bytes that are in another store (C5).
+    pub(crate) fn check_shareable(&self, extents: Option<&[Extent]>) -> Result<(), Error> {
+        let mut segments = extents.unwrap_or_default().iter().map(|extent| extent.run.segment);
+        let is_here = |segment| segment == SegmentId(0) || self.stores.is_own(segment);
+        if self.options.local_before_write && !segments.all(is_here) { Err(Error::NotShareable) } else { Ok(()) }
+    }
+
     fn draft_onto_itself(
         &self,
         draft: &mut Draft,
@@ -127,6 +137,7 @@ impl Volume {
         let ino = self.new_ino()?;
         let from = &source.file;
         let extents = self.extents_of(from, seen)?;
+        self.check_shareable(extents.as_deref())?;
         let data = match &extents {
             None => from.data.clone(),
             Some(extents) => place::place_extents(draft, ino, extents.clone()),

@@ -113,6 +113,7 @@ impl Volume {
         let Some(extents) = self.extents_of(&found.file, seen)?.map(|extents| slice(&extents, &range)) else {
             return Ok(Decided::Nothing(Try::Copy(range, digest)));
         };
+        self.check_shareable(Some(&extents))?;
         if extents.len() > PART_EXTENTS_MAX {
             return Ok(Decided::Nothing(Try::Copy(range, digest)));
         }
