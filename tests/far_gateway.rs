@@ -110,8 +110,19 @@ impl Client {
 }
 
 fn sync(world: &World, cache: &str) {
-    let output = world.command().args(["sync", "--cache"]).arg(world.folder.path().join(cache)).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let mut child = world.command().args(["sync", "--cache"]).arg(world.folder.path().join(cache)).spawn().unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if begun.elapsed() > Duration::from_secs(100) => {
+                child.kill().unwrap();
+                break child.wait().unwrap();
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert!(status.success(), "not everything is sent: {status}");
 }
 
 fn content(number: usize, bytes: usize) -> Vec<u8> {

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// How long an answer of the control socket may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+
 pub(crate) fn margay() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
@@ -109,6 +112,8 @@ pub(crate) fn body(folder: &Path, name: &str, bytes: usize) -> PathBuf {
 /// The sum of a metric over its labels, as the control socket shows it.
 pub(crate) fn metric(data: &Path, name: &str) -> u64 {
     let mut socket = UnixStream::connect(data.join("control")).unwrap();
+    // A test of a server whose threads all wait ends.
+    socket.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
     socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: margay\r\nconnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     socket.read_to_string(&mut page).unwrap();

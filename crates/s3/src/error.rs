@@ -295,6 +295,9 @@ impl std::fmt::Display for S3Error {
 
 impl std::error::Error for S3Error {}
 
+/// ENAMETOOLONG of Linux.
+const NAME_TOO_LONG: i32 = 36;
+
 fn unanswered(error: &volume::Error) -> S3Error {
     tracing::warn!(%error, "a request was given up: the metadata did not answer in time");
     S3Error::new(
@@ -371,6 +374,8 @@ impl From<volume::Error> for S3Error {
             E::Unavailable(_) | E::OutcomeUnknown => unanswered(&error),
             E::Unread => S3Error::internal(&"rows were not read"),
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
+            // A key that fits here and not in the other store that gets it, with what that puts before it.
+            E::Io(cause) if cause.raw_os_error() == Some(NAME_TOO_LONG) => key_too_long(),
             E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),
         }
     }

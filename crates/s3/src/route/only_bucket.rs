@@ -28,6 +28,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("x-amz-write-offset-bytes", &[]),
 ];
 
+/// User metadata of an object that the other store takes besides what a file has: mode, owner, times and the number of the
+/// write, in bytes.
+const METADATA_BYTES_MAX: usize = 2048 - 256;
+
 /// Operations that change something and go on to the other store, or end here; `CreateBucket` says that it is there.
 fn is_passed_on(op: Op) -> bool {
     matches!(
@@ -77,7 +81,9 @@ pub(crate) fn refuse(
             return refused(&format!("header {name} of {}", operation.name));
         }
     }
-    Ok(())
+    let own = |name: &str, value: usize| Some(name.strip_prefix("x-amz-meta-")?.len() + value);
+    let bytes: usize = headers.iter().filter_map(|(name, value)| own(name.as_str(), value.len())).sum();
+    if bytes > METADATA_BYTES_MAX { Err(Code::MetadataTooLarge.into()) } else { Ok(()) }
 }
 
 #[cfg(test)]
