@@ -129,17 +129,7 @@ pub fn status(status: &Value, names: bool) -> String {
         true if path.is_empty() => {}
         true => line("was at", path.to_owned()),
         false => {
-            let gone = match status["mounted"] == true {
-                true => "",
-                false if status["served"].is_object() => " (unmounted)",
-                false => " (unmounted, sending what is left)",
-            };
-            let served = served(status);
-            let none = if served.is_empty() { "none: it only sends" } else { "none" };
-            line("mount point", if path.is_empty() { none.to_owned() } else { format!("{path}{gone}") });
-            if !served.is_empty() {
-                line("S3", served);
-            }
+            places(status).into_iter().for_each(|(name, value)| line(name, value));
             let up = span(number(status, "uptime_seconds"));
             line("process", format!("{}, up since {} ({up})", number(status, "process"), text(status, "began")));
         }
@@ -175,6 +165,26 @@ pub fn status(status: &Value, names: bool) -> String {
     let last = status["connection"]["last_answer_seconds"].as_u64();
     line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
     out
+}
+
+/// Where a running process shows it.
+fn places(status: &Value) -> Vec<(&'static str, String)> {
+    let (path, served) = (text(status, "path"), served(status));
+    let gone = match (status["mounted"] == true, served.is_empty()) {
+        (true, _) => "",
+        (false, false) => " (unmounted)",
+        (false, true) => " (unmounted, sending what is left)",
+    };
+    let mounted = match (path.is_empty(), served.is_empty()) {
+        (false, _) => format!("{path}{gone}"),
+        (true, true) => "none: it only sends".to_owned(),
+        (true, false) => "none".to_owned(),
+    };
+    let mut places = vec![("mount point", mounted)];
+    if !served.is_empty() {
+        places.push(("S3", served));
+    }
+    places
 }
 
 /// Where S3 clients find it; empty: nowhere.
