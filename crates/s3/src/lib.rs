@@ -29,6 +29,7 @@ pub mod identities;
 pub mod lifecycle;
 pub mod notification;
 mod observer;
+mod only_bucket;
 mod op;
 mod options;
 mod payload;

@@ -8,7 +8,6 @@
 
 pub(crate) mod beyond;
 pub(crate) mod model;
-pub(crate) mod only_bucket;
 pub(crate) mod operation;
 pub(crate) mod policy;
 pub(crate) mod query;

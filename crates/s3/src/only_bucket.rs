@@ -9,11 +9,11 @@
 
 use http::HeaderMap;
 
-use super::operation::{Method, Operation};
-use super::policy::Op;
-use super::target::Target;
 use crate::error::{Code, S3Error};
 use crate::headers::copy_source::parse_copy_source;
+use crate::route::operation::{Method, Operation};
+use crate::route::policy::Op;
+use crate::route::target::Target;
 
 /// Header names, or beginnings that end in `-`, and the values that promise nothing; none: it is refused with any value.
 const REFUSED: &[(&str, &[&str])] = &[
