@@ -144,6 +144,9 @@ fn objects_go_both_ways() {
     assert_eq!(client.get("there/1/4").unwrap(), content(4, 1000));
     assert!(client.get("there/none").is_none() && client.get("nowhere/at/all").is_none());
 
+    let hidden = client.upstream.put(".margay-tmp/mine", Bytes::from_static(b"lost"), Condition::Always);
+    assert_eq!(client.run(hidden).unwrap_err().status(), Some(403), "the next process would remove it");
+
     client.put("new/one", &content(7, 100_000));
     client.put("there/0/3", b"replaced");
     client.delete("there/2/5");

@@ -28,6 +28,9 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("x-amz-write-offset-bytes", &[]),
 ];
 
+/// Temporary objects of what sends are below it in the other store (margay-upstream): whatever else is there is removed.
+const TEMPORARY: &str = ".margay-tmp/";
+
 /// User metadata of an object that the other store takes besides what a file has: mode, owner, times and the number of the
 /// write, in bytes.
 const METADATA_BYTES_MAX: usize = 2048 - 256;
@@ -73,6 +76,9 @@ pub(crate) fn refuse(
     }
     if !reads && !is_passed_on(op) {
         return refused(&format!("operation {}", operation.name));
+    }
+    if !reads && target.key.starts_with(TEMPORARY) {
+        return Err(S3Error::new(Code::AccessDenied, format!("Keys below {TEMPORARY} are not for clients")));
     }
     for (name, value) in headers.iter().filter(|_| !reads) {
         let fits = |own: &str| name == own || own.ends_with('-') && name.as_str().starts_with(own);
