@@ -34,6 +34,8 @@ mod run;
 mod sim;
 #[path = "model/store.rs"]
 mod store;
+#[path = "model/threads.rs"]
+mod threads;
 
 use chance::number;
 

@@ -5,9 +5,7 @@
 //!             process sleeps (`rest`), so that one seed gives one run but for races within one step.
 //! Locking:    one mutex for everything; nothing is called under it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,11 +14,11 @@ use margay_client::client::Ask;
 use margay_client::upstream::{Carried, Carrier};
 use margay_env::real::RealClock;
 use margay_env::{Clock, Timestamp};
-use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::oneshot;
 
 use crate::oracle::Oracle;
 use crate::store::{Outcome, Store, refused};
+use crate::threads::{Threads, own_thread};
 
 /// Real time within which all threads come to rest.
 const REST_TIME_MAX: Duration = Duration::from_secs(60);
@@ -46,6 +44,8 @@ pub(crate) struct World {
     now: Duration,
     dead: BTreeSet<usize>,
     requests: u64,
+    /// Threads that wait for the time, and wake only when it moves or their process ends.
+    sleepers: BTreeSet<u32>,
     /// Probes wait as other requests do.
     pub(crate) probes_wait: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct World {
 pub(crate) struct Sim {
     world: Mutex<World>,
     moved: Condvar,
-    threads: Mutex<BTreeMap<u32, File>>,
+    threads: Mutex<Threads>,
 }
 
 impl std::fmt::Debug for Sim {
@@ -92,8 +92,16 @@ fn nobody_knows(ask: &Ask) -> ClientError {
 impl Sim {
     pub(crate) fn new(oracle: Oracle, store: Store) -> Arc<Sim> {
         let (parked, dead) = (Vec::new(), BTreeSet::new());
-        let world =
-            World { store, oracle, parked, now: Duration::from_secs(1000), dead, requests: 0, probes_wait: false };
+        let world = World {
+            store,
+            oracle,
+            parked,
+            now: Duration::from_secs(1000),
+            dead,
+            requests: 0,
+            sleepers: BTreeSet::new(),
+            probes_wait: false,
+        };
         Arc::new(Sim { world: Mutex::new(world), moved: Condvar::new(), threads: Mutex::default() })
     }
 
@@ -106,7 +114,10 @@ impl Sim {
     }
 
     pub(crate) fn advance(&self, length: Duration) {
-        self.world().now += length;
+        let mut world = self.world();
+        world.now += length;
+        world.sleepers.clear();
+        drop(world);
         self.moved.notify_all();
     }
 
@@ -119,6 +130,7 @@ impl Sim {
         let mut world = self.world();
         world.dead.insert(process);
         world.parked.retain(|one| one.process != process);
+        world.sleepers.clear();
         drop(world);
         self.moved.notify_all();
     }
@@ -138,38 +150,9 @@ impl Sim {
         }
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the threads of this process are told by the kernel")]
+    /// Whether every other thread of this process sleeps.
     fn is_at_rest(&self) -> bool {
-        // A thread that wakes another one and sleeps afterwards is counted.
-        let before = switches();
-        let own = own_thread();
-        let mut threads = self.threads.lock().unwrap();
-        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
-        let mut living = BTreeSet::new();
-        for task in tasks {
-            let Some(thread) = task.ok().and_then(|task| task.file_name().to_str()?.parse().ok()) else { return false };
-            living.insert(thread);
-        }
-        threads.retain(|thread, _| living.contains(thread));
-        for thread in living.into_iter().filter(|thread| *thread != own) {
-            let file = match threads.entry(thread) {
-                std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
-                std::collections::btree_map::Entry::Vacant(place) => {
-                    match File::open(format!("/proc/self/task/{thread}/stat")) {
-                        Ok(file) => place.insert(file),
-                        // It has ended.
-                        Err(_) => return false,
-                    }
-                }
-            };
-            let mut stat = [0; 128];
-            let Ok(len) = file.read_at(&mut stat, 0) else { return false };
-            let state = stat[..len].iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
-            if state != Some(&b'S') {
-                return false;
-            }
-        }
-        switches() == before
+        self.threads.lock().unwrap().all_sleep(&self.world().sleepers.clone())
     }
 
     /// Lets a waiting request arrive.
@@ -219,16 +202,6 @@ impl World {
     pub(crate) fn sort(&mut self) {
         self.parked.sort_by_cached_key(|one| (one.mount, name_of(&one.ask), one.number));
     }
-}
-
-/// How often threads of this process went to sleep.
-fn switches() -> i64 {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
-    usage.voluntary_context_switches()
-}
-
-fn own_thread() -> u32 {
-    nix::unistd::gettid().as_raw().cast_unsigned()
 }
 
 /// What one process reaches the bucket by.
@@ -301,6 +274,7 @@ impl Clock for SeedClock {
         let mut world = self.sim.world();
         let until = world.now + length;
         while world.now < until && !world.dead.contains(&self.process) {
+            world.sleepers.insert(own_thread());
             world = self.sim.moved.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
