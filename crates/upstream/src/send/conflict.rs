@@ -98,7 +98,10 @@ impl Sender {
                     self.is_not_own(request);
                     self.forget_kept_of(request.file);
                     self.forget_objects(request);
-                    self.step_aside(request, &there).await.map_err(Unsent::Local)
+                    let is_aside = self.step_aside(request, &there).await;
+                    // What was synced is kept by its change of the name.
+                    self.forget_kept_of(request.file);
+                    is_aside
                 }
             },
             // Removed there, changed here: it is made again.
@@ -195,9 +198,14 @@ impl Sender {
         }
     }
 
-    /// What is here gets another name; what is there comes in under the name.
-    async fn step_aside(&self, request: &PlannedRequest, there: &Described) -> Result<(), String> {
+    /// What is here gets another name; what is there comes in under the name. A file that has another name by now is sent under
+    /// that one.
+    async fn step_aside(&self, request: &PlannedRequest, there: &Described) -> Result<(), Unsent> {
         let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
+        if self.entry_of(request.file)?.is_none_or(|(now, _)| now != local) {
+            self.show(&request.key, there);
+            return Ok(());
+        }
         for number in 1..100u32 {
             let aside = format!("{local}{}", self.mark(number));
             match alone(self.volume.rename(&self.bucket, &local, &aside, &WriteCondition::Absent)).await {
@@ -209,10 +217,10 @@ impl Sender {
                 }
                 Err(margay_volume::Error::PreconditionFailed) => {}
                 Err(margay_volume::Error::NoSuchKey) => return Ok(()),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(Unsent::Local(error.to_string())),
             }
         }
-        Err("no name is free for what is here".to_owned())
+        Err(Unsent::Local("no name is free for what is here".to_owned()))
     }
 
     /// Behind the extension, so that patterns such as `*.conf` do not match it.

@@ -132,8 +132,9 @@ impl Sender {
         if matches!(status, Some(404 | 412)) && !is_bucket_gone {
             return self.conflict(request, false).await;
         }
-        // A refusal is an answer; anything else may have been done.
-        let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(|status| status >= 500);
+        // A refusal is an answer; anything else may have been done, also what an answer 200 tells of in its body.
+        let says_nothing = |status| status == 200 || status >= 500;
+        let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(says_nothing);
         self.let_go(request, may_be_done);
         let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
         // What cannot be read here must not hold up others for ever.
