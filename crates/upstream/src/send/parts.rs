@@ -152,23 +152,30 @@ impl Sender {
                 return Err(error.into());
             }
         };
-        let wanted = if begun.changed.is_some() { condition(request) } else { Condition::Always };
-        match self.upstream.complete_upload(&upload, &etags, wanted).await {
+        let completed = match begun.changed {
+            Some(_) => self.complete(&upload, &etags, request).await,
+            None => {
+                self.upstream.complete_upload(&upload, &etags, Condition::Always).await.map_err(|error| {
+                    match error.status() {
+                        // Of a temporary key it says nothing of the file's.
+                        Some(404 | 412) => Unsent::Local(error.to_string()),
+                        _ => error.into(),
+                    }
+                })
+            }
+        };
+        match completed {
             Ok(etag) => {
                 self.upload_ended(&begun);
                 begun.completed = Some((request.content, etag));
                 Ok(begun)
             }
-            Err(error) => {
-                let is_own_key = begun.changed.is_some();
-                match &error {
-                    ClientError::Refused(_) => self.abandon(begun).await,
-                    _ => self.uploads.park(ino, begun),
+            Err(unsent) => {
+                match &unsent {
+                    Unsent::Bucket(error) if !matches!(error, ClientError::Refused(_)) => self.uploads.park(ino, begun),
+                    _ => self.abandon(begun).await,
                 }
-                match error.status() {
-                    Some(404 | 412) if !is_own_key => Err(Unsent::Local(error.to_string())),
-                    _ => Err(error.into()),
-                }
+                Err(unsent)
             }
         }
     }
@@ -214,17 +221,17 @@ impl Sender {
         let part = |_| PartOf::Copied(source.key.to_owned(), source.etag.to_owned());
         let answered = |_: u32, _: &str| self.tracked.answered();
         let copied = match self.upstream.send_parts(&begun.upload, grid, Arc::new(Nothing), part, answered).await {
-            Ok(etags) => self.upstream.complete_upload(&begun.upload, &etags, condition(request)).await,
-            Err(error) => Err(error),
+            Ok(etags) => self.complete(&begun.upload, &etags, request).await,
+            Err(error) => Err(error.into()),
         };
         match copied {
             Ok(etag) => {
                 self.upload_ended(&begun);
                 Ok(etag)
             }
-            Err(error) => {
+            Err(unsent) => {
                 self.abandon(begun).await;
-                Err(error.into())
+                Err(unsent)
             }
         }
     }

@@ -8,15 +8,18 @@
 //! Not here:   what a condition that does not hold leads to (conflict).
 
 use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use margay_client::client::{DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
-use margay_client::upstream::{Metadata, StateOf, Upstream};
+use margay_client::upstream::{Metadata, OpenUpload, Source, StateOf, Upstream};
 use margay_client::{ClientError, Condition};
 
 use super::Sender;
+use super::request::{Unsent, condition};
 use crate::plan::{Action, PlannedRequest, Required};
 
 /// An ETag that no object of the probe has.
@@ -40,6 +43,17 @@ pub(crate) struct Honoured {
     copies: bool,
     /// It copies parts, and checks the state of their source.
     copies_parts: bool,
+    /// The completion of an upload.
+    complete: bool,
+}
+
+/// A byte.
+struct One;
+
+impl Source for One {
+    async fn read(&self, _range: Range<u64>) -> io::Result<Bytes> {
+        Ok(Bytes::from_static(b"1"))
+    }
 }
 
 impl Honoured {
@@ -52,7 +66,7 @@ impl Honoured {
     }
 
     fn all(self) -> bool {
-        self.create && self.replace && self.copy && self.delete
+        self.create && self.replace && self.copy && self.delete && self.complete
     }
 
     /// By name; `None`: not known yet.
@@ -137,27 +151,46 @@ impl Sender {
         }
         let create = is_refused(put(b"2", Condition::Absent).await)?;
         let replace = is_refused(put(b"3", Condition::Same(WRONG)).await)?;
-        let (mut copies, mut copy, mut copies_parts) = (false, false, false);
+        let (mut copies, mut copy, mut copies_parts, mut complete) = (false, false, false, false);
         if let Some(there) = upstream.describe(&key).await? {
             let from = StateOf { key: &key, etag: &there.etag };
             let (copied, parts) = tokio::join!(probe_copy(upstream, from), self.probe_parts(from));
-            ((copies, copy), copies_parts) = (copied?, parts);
+            ((copies, copy), (copies_parts, complete)) = (copied?, parts);
         }
         let kept = upstream.delete_objects(&[StateOf { key: &key, etag: WRONG }]).await?;
         let delete = kept.iter().any(|(_, code)| code == "PreconditionFailed");
         upstream.delete(&key).await?;
-        Ok(Honoured { is_known: true, create, replace, copy, delete, copies, copies_parts })
+        Ok(Honoured { is_known: true, create, replace, copy, delete, copies, copies_parts, complete })
     }
 
-    /// Whether the store copies parts of one state of an object only.
-    async fn probe_parts(&self, from: StateOf<'_>) -> bool {
+    /// Whether the store copies parts of one state of an object only, and whether it checks the condition of a completion.
+    async fn probe_parts(&self, from: StateOf<'_>) -> (bool, bool) {
         let to = format!("{}-parts", from.key);
-        let Ok(begun) = self.begin_upload(&to, &Metadata::new(), 1, None).await else { return false };
+        let Ok(begun) = self.begin_upload(&to, &Metadata::new(), 1, None).await else { return (false, false) };
         let wrong = self.upstream.copy_part(&begun.upload, 1, StateOf { etag: WRONG, ..from }, None).await;
         let is_checked = is_refused(wrong).unwrap_or(false);
-        let copies = is_checked && self.upstream.copy_part(&begun.upload, 1, from, None).await.is_ok();
+        let copied = if is_checked { self.upstream.copy_part(&begun.upload, 1, from, None).await.ok() } else { None };
+        let copies = copied.is_some();
+        let part = match copied {
+            Some(etag) => Ok(etag),
+            None => self.upstream.send_part(&begun.upload, 1, 0..1, &One).await,
+        };
+        let Ok(etag) = part else {
+            self.abandon(begun).await;
+            return (copies, false);
+        };
+        let complete = match self.upstream.complete_upload(&begun.upload, &[etag], Condition::Same(WRONG)).await {
+            Ok(_) => {
+                self.upload_ended(&begun);
+                self.remove_temporary(&to).await;
+                return (copies, false);
+            }
+            // Some say of an object that is missing that it is.
+            Err(ClientError::Refused(refusal)) => refusal.status == 412 || refusal.code == "NoSuchKey",
+            Err(_) => false,
+        };
         self.abandon(begun).await;
-        copies
+        (copies, complete)
     }
 
     /// Begins the temporary keys of this process.
@@ -216,6 +249,27 @@ impl Sender {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
+    }
+
+    /// Completes the upload of a request at its own key, as `holds` asks.
+    pub(super) async fn complete(
+        &self,
+        upload: &OpenUpload,
+        etags: &[String],
+        request: &PlannedRequest,
+    ) -> Result<String, Unsent> {
+        let Honoured { is_known, complete, .. } = *self.honoured.lock();
+        if !complete && !is_as_required(&self.upstream, request).await? {
+            return Err(Unsent::Overtaken);
+        }
+        if complete || !is_known {
+            match self.upstream.complete_upload(upload, etags, condition(request)).await {
+                // It knows no condition there.
+                Err(error) if !complete && error.status() == Some(501) => {}
+                completed => return Ok(completed?),
+            }
+        }
+        Ok(self.upstream.complete_upload(upload, etags, Condition::Always).await?)
     }
 }
 
