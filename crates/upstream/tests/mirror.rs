@@ -9,6 +9,8 @@ mod attributes;
 mod cache;
 #[path = "mirror/chance.rs"]
 mod chance;
+#[path = "mirror/documents.rs"]
+mod documents;
 #[path = "mirror/encoded.rs"]
 mod encoded;
 #[path = "mirror/epochs.rs"]

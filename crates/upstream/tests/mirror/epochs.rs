@@ -243,3 +243,51 @@ fn the_order_stays_when_the_answer_to_a_removal_is_lost() {
     }
     assert_eq!(contents_of_c_after_a_cut(cache, world, &store), ["", "again", "final"]);
 }
+
+/// A bucket with `a`, which is listed; what is done now is not sent yet.
+fn listed_and_silent(seed: u64) -> (Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    store.put("a", b"first");
+    let cache = Cache::local(seed);
+    let world = cache.open(&target, "");
+    world.shown();
+    store.wait_probed();
+    store.set_reachable(false);
+    (store, world, cache)
+}
+
+fn texts(store: &Store) -> Vec<(String, String)> {
+    let text = |(key, (_, body)): (String, (u32, Vec<u8>))| {
+        let short = key.split(".conflict-").next().unwrap().to_owned();
+        (if short == key { key } else { short + " aside" }, String::from_utf8(body).unwrap())
+    };
+    in_bucket(store).into_iter().map(text).collect()
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(key, body)| ((*key).to_owned(), (*body).to_owned())).collect()
+}
+
+#[test]
+fn what_was_synced_and_changed_by_somebody_else_is_kept_once() {
+    let (store, world, _cache) = listed_and_silent(80);
+    synced(&world, "a", b"mine!");
+    store.put("a", b"theirs");
+    store.set_reachable(true);
+    world.flush();
+    assert_eq!(texts(&store), pairs(&[("a", "theirs"), ("a aside", "mine!")]));
+    synced(&world, "a", b"second");
+    world.flush();
+    assert_eq!(texts(&store), pairs(&[("a", "second"), ("a aside", "mine!")]));
+}
+
+#[test]
+fn a_file_whose_new_name_was_synced_and_that_somebody_else_replaced_is_theirs() {
+    let (store, world, _cache) = listed_and_silent(81);
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.mount.sync_directory().unwrap();
+    store.put("a", b"theirs");
+    store.set_reachable(true);
+    world.flush();
+    assert_eq!(texts(&store), pairs(&[("a", "theirs")]));
+}

@@ -454,3 +454,16 @@ fn a_write_that_arrived_twice_is_known_after_a_rename() {
     world.flush();
     assert_eq!(bodies(&store), pairs(&[("e/", ""), ("e/a", "mine"), ("e/x", "x")]));
 }
+
+#[test]
+fn a_copy_that_is_done_and_said_to_have_failed_is_there_once() {
+    let (store, world, _cache) = listed(34, &[("a", b"same")]);
+    store.script(|method, key, _| (method == Method::PUT && key == "b").then_some(Fault::FailedInBody));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    wait("it has failed", || world.far.backlog().failures.iter().any(|one| one.key == "b"));
+    assert_eq!(bodies(&store), pairs(&[("a", "same"), ("b", "same")]));
+    world.rename("b", "c", RenameMode::Replace).unwrap();
+    store.set_reachable(true);
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("c", "same")]));
+}

@@ -6,19 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use http::Method;
-use md5::{Digest, Md5};
 
+use crate::documents::{Upload, etag_of, slice, with_field};
 use crate::encoded::decoded;
 use crate::headers::{holds, metadata};
 use crate::listen::{Answer, answer, refusal, text};
 use crate::store::{Object, State};
-
-/// An upload in parts that has not ended.
-pub(crate) struct Upload {
-    pub(crate) key: String,
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) parts: BTreeMap<u32, Bytes>,
-}
 
 impl State {
     pub(crate) fn multipart(
@@ -32,10 +25,7 @@ impl State {
             let id = format!("upload {}", self.requests);
             let upload = Upload { key, headers: metadata(&head.headers), parts: BTreeMap::new() };
             self.uploads.insert(id.clone(), upload);
-            return answer(
-                200,
-                format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"),
-            );
+            return answer(200, with_field("InitiateMultipartUploadResult", "UploadId", &id));
         };
         if self.uploads.get(id).is_none_or(|upload| upload.key != key) {
             return refusal(404, "NoSuchUpload");
@@ -63,49 +53,31 @@ impl State {
                     return refusal(412, "PreconditionFailed");
                 }
                 self.copied_parts += 1;
-                let range = text(&head.headers, "x-amz-copy-source-range");
-                let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
-                range.map_or(from.body.clone(), |(first, last)| {
-                    from.body.slice(first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap())
-                })
+                slice(&from.body, text(&head.headers, "x-amz-copy-source-range"))
             }
         };
-        let etag = format!("\"{:x}\"", Md5::digest(&body));
+        let etag = etag_of(&body);
         self.uploads.get_mut(id).unwrap().parts.insert(number, body);
-        let document = source.map_or(String::new(), |_| {
-            format!("<CopyPartResult><ETag>{}</ETag></CopyPartResult>", etag.replace('"', "&quot;"))
-        });
+        let document = source.map_or(String::new(), |_| with_field("CopyPartResult", "ETag", &etag));
         let mut answer = answer(200, document);
         answer.headers_mut().insert("etag", etag.parse().unwrap());
         answer
     }
 
     fn complete(&mut self, head: &http::request::Parts, key: String, id: &str, document: &str) -> Answer {
-        if !self.ignores_conditions && !holds(&head.headers, self.objects.get(&key)) {
+        let ignores = self.ignores_conditions || self.completes_always;
+        if !ignores && !holds(&head.headers, self.objects.get(&key)) {
             let is_missing = head.headers.contains_key("if-match") && !self.objects.contains_key(&key);
             let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
             return refusal(status, code);
         }
         let now = self.tick();
         let upload = &self.uploads[id];
-        let digests: Vec<_> = upload.parts.values().map(Md5::digest).collect();
-        let named = document.matches("<Part>").count();
-        let is_named = |(number, digest): (&u32, &md5::digest::Output<Md5>)| {
-            document.contains(&format!("<PartNumber>{number}</PartNumber><ETag>&quot;{digest:x}&quot;</ETag>"))
-        };
-        // Parts that are not named are left out; of those that are, each must be the newest one.
-        let named_parts: Vec<_> = upload.parts.keys().zip(&digests).filter(|part| is_named((part.0, part.1))).collect();
-        if named_parts.len() != named || named == 0 {
-            return refusal(400, "InvalidPart");
-        }
-        let body: Vec<u8> = named_parts.iter().flat_map(|(number, _)| upload.parts[number].to_vec()).collect();
-        let digest = Md5::digest(named_parts.iter().flat_map(|(_, digest)| digest.to_vec()).collect::<Vec<u8>>());
-        let etag = format!("\"{digest:x}-{named}\"");
-        let made = Object::new(body.into(), upload.headers.clone(), now);
+        let Some((body, etag)) = upload.whole(document) else { return refusal(400, "InvalidPart") };
+        let made = Object::new(body, upload.headers.clone(), now);
         let object = Object { parts_etag: Some(etag.clone()), ..made };
         self.objects.insert(key, object);
         self.uploads.remove(id);
-        let etag = etag.replace('"', "&quot;");
-        answer(200, format!("<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"))
+        answer(200, with_field("CompleteMultipartUploadResult", "ETag", &etag))
     }
 }

@@ -162,3 +162,20 @@ fn an_upload_goes_on_after_a_failure() {
     let again = store.parts().0 - sent;
     assert!(again <= ((PARTS - 10) * PART) as u64, "what was sent is not sent again: {sent} and {again}");
 }
+
+#[test]
+fn a_store_whose_completions_know_no_conditions_is_asked_first() {
+    let (store, target) = runtime().block_on(Store::start());
+    store.complete_always();
+    let cache = Cache::new(76);
+    let world = cache.open(&target, "");
+    world.shown();
+    store.wait_probed();
+    store.put("big", b"theirs");
+    world.write("", "big", 0, &body(3)).unwrap();
+    world.flush();
+    assert_eq!(there(&store, "big"), b"theirs");
+    let kept = in_bucket(&store).into_iter().find(|(key, _)| key.starts_with("big.conflict"));
+    assert!(kept.unwrap().1.1 == body(3));
+    assert!(store.uploads().is_empty());
+}

@@ -11,13 +11,12 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use margay_client::Target;
-use md5::{Digest, Md5};
 
 use crate::chance::Chance;
+use crate::documents::{Upload, etag_of, removals, removed_but, with_field};
 use crate::encoded::decoded;
 use crate::headers::{holds, metadata};
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
-use crate::multipart::Upload;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
@@ -60,6 +59,8 @@ pub(crate) struct State {
     /// A key that no listing shows.
     hidden: Option<String>,
     pub(crate) ignores_conditions: bool,
+    /// Only those of completions of uploads.
+    pub(crate) completes_always: bool,
     lists: Lists,
     /// The time, in milliseconds; it goes on with each request.
     now: i64,
@@ -81,6 +82,8 @@ pub(crate) enum Fault {
     Lost,
     /// It is done, and the answer is lost.
     Unanswered,
+    /// It is done, and an answer 200 says in its body that it failed.
+    FailedInBody,
     Refused(u16, &'static str),
     /// It arrives twice, and the second answer arrives.
     Twice,
@@ -104,7 +107,7 @@ impl Object {
     }
 
     pub(crate) fn etag(&self) -> String {
-        self.parts_etag.clone().unwrap_or_else(|| format!("\"{:x}\"", Md5::digest(&self.body)))
+        self.parts_etag.clone().unwrap_or_else(|| etag_of(&self.body))
     }
 
     fn time(&self, form: &str) -> String {
@@ -191,6 +194,11 @@ impl Store {
     /// Like Garage: every PUT and DELETE succeeds.
     pub(crate) fn ignore_conditions(&self) {
         self.0.lock().unwrap().ignores_conditions = true;
+    }
+
+    /// As `ignore_conditions`, of completions of uploads alone.
+    pub(crate) fn complete_always(&self) {
+        self.0.lock().unwrap().completes_always = true;
     }
 
     /// Waits until a process has found out what the store honours.
@@ -281,9 +289,13 @@ impl Store {
         if matches!(fault, Some(Fault::Twice)) {
             state.answer(&head, body.clone());
         }
-        let answer = state.answer(&head, body);
+        let answered = state.answer(&head, body);
         state.look();
-        if matches!(fault, Some(Fault::Unanswered)) { Err(Lost) } else { Ok(answer) }
+        match fault {
+            Some(Fault::Unanswered) => Err(Lost),
+            Some(Fault::FailedInBody) => Ok(answer(200, "<Error><Code>InternalError</Code></Error>")),
+            _ => Ok(answered),
+        }
     }
 }
 
@@ -382,31 +394,23 @@ impl State {
         }
         let etag = object.etag();
         self.objects.insert(key, object);
-        let document = match source {
-            Some(_) => format!("<CopyObjectResult><ETag>{}</ETag></CopyObjectResult>", etag.replace('"', "&quot;")),
-            None => String::new(),
-        };
+        let document = source.map(|_| with_field("CopyObjectResult", "ETag", &etag)).unwrap_or_default();
         let mut answer = answer(200, document);
         answer.headers_mut().insert("etag", etag.parse().unwrap());
         answer
     }
 
     fn delete(&mut self, document: &str) -> Answer {
-        let mut out = String::from("<DeleteResult>");
-        for object in document.split("<Object>").skip(1) {
-            let between = |start: &str, end: &str| {
-                object.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map(|(text, _)| text)
-            };
-            let key = between("<Key>", "</Key>").unwrap();
-            let wanted = between("<ETag>", "</ETag>").map(|etag| etag.replace("&quot;", "\""));
+        let mut kept = Vec::new();
+        for (key, wanted) in removals(document) {
             match self.objects.get(key) {
                 Some(there) if !self.ignores_conditions && wanted.is_some_and(|wanted| wanted != there.etag()) => {
-                    out += &format!("<Error><Key>{key}</Key><Code>PreconditionFailed</Code></Error>");
+                    kept.push(key);
                 }
                 _ => drop(self.objects.remove(key)),
             }
         }
-        answer(200, out + "</DeleteResult>")
+        answer(200, removed_but(&kept))
     }
 
     fn list(&self, query: &HashMap<&str, String>) -> Answer {
