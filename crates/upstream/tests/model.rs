@@ -1,19 +1,24 @@
 //! The model of far mounts: two mounts, each with a cache on a disk of its own, and another client, on one bucket.
 //!
 //! Why:        what one mount promises must hold beside another one, whatever is lost and whoever is killed.
-//! Layout:     `store` is the bucket, `sim` time and the requests that wait, `machine` a mount, `oracle` what must hold, `run` a seed.
-//! What:       requests and answers are lost, for a while or once; a request arrives twice; the store is busy, ignores conditions,
-//!             lists what was there some changes ago, and answers 200 with an error inside. A mount is killed or loses its power
-//!             whenever it waits for anything. Bytes are let go, segments compacted and logs folded at any moment.
+//! Layout:     `store` is the bucket and `uploads` its uploads in parts, `sim` time and the requests that wait, `threads` when all of
+//!             them sleep, `machine` a mount, `ops` what users do, `text` contents, `oracle` and `order` what must hold, `run` a seed.
+//! What:       requests and answers are lost, for a while, once, or until who sent them gives up; a request arrives twice; the store
+//!             is busy, ignores conditions of all writes or of completions alone, lists what was there some changes ago, answers 200
+//!             with an error inside to what it has done or not, and forgets uploads. Contents are of one part or of some. A mount is
+//!             killed or loses its power whenever it waits for anything. Bytes are let go, segments compacted and logs folded at any
+//!             moment. Syncs wait for the bucket or for the cache alone.
 //! Checked:    at each change of the bucket: no content goes that nobody who had seen it replaced or removed (so a rename shows both
 //!             names or the new one, a conflict keeps both contents), and every content is whole. When `fsync` returns: the bucket
-//!             has it. In the end: both mounts, the bucket and a new mount show one tree; nothing is dirty; nothing stays at
-//!             temporary keys; what the only writer removed is gone.
+//!             has it, or with `fsync=local` the mount has it, after a crash too, and the bucket shows the order of syncs of the
+//!             only writer. In the end: both mounts, the bucket and a new mount show one tree; nothing is dirty; nothing stays at
+//!             temporary keys, and no upload with parts; what the only writer removed is gone.
 //! Weak stores: where conditions are ignored, all of that is promised to one writer. Where two write, a content may be overwritten by
 //!             who did not see it, within one round trip: the model asks for whole contents and one tree in the end.
-//! Not here:   objects in parts, attributes, kernels.
-//!             The one exception: what was copied and removed here, and whose name is used again before the copy is sent, is
-//!             nowhere in the bucket until then, since a write waits for no other one (W3 is of removals).
+//! Not here:   parts of files that are still open, attributes, kernels. The order of syncs where somebody else writes too.
+//!             The one exception: what was copied and removed here is nowhere in the bucket for a while, if its key is used again
+//!             before the copy is sent, since a write waits for no other one (W3 is of removals), or if the copy itself is copied and
+//!             removed before it is sent, since what was never there is not waited for.
 //! Seeds:      `MARGAY_TEST_SEEDS` of them from `MARGAY_TEST_FIRST` on. A seed that fails prints what happened, with
 //!             `MARGAY_TEST_SHOW` any does. Every decision is the seed's; what threads do between two of them is not, but of
 //!             40 seeds 40 had the same history twice.
@@ -22,20 +27,30 @@
 
 #[path = "mirror/chance.rs"]
 mod chance;
+#[path = "mirror/documents.rs"]
+mod documents;
 #[path = "mirror/encoded.rs"]
 mod encoded;
 #[path = "model/machine.rs"]
 mod machine;
+#[path = "model/ops.rs"]
+mod ops;
 #[path = "model/oracle.rs"]
 mod oracle;
+#[path = "model/order.rs"]
+mod order;
 #[path = "model/run.rs"]
 mod run;
 #[path = "model/sim.rs"]
 mod sim;
 #[path = "model/store.rs"]
 mod store;
+#[path = "model/text.rs"]
+mod text;
 #[path = "model/threads.rs"]
 mod threads;
+#[path = "model/uploads.rs"]
+mod uploads;
 
 use chance::number;
 

@@ -1,6 +1,9 @@
 //! A machine with a cache: its disk outlives its processes, each of which is a mount with one thread of a user.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "change.rs"]
+mod change;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -12,11 +15,15 @@ use margay_env::sim::{SimDisk, SimRandom};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
+use crate::ops::{Op, Tree};
+use crate::order::Order;
 use crate::sim::{Line, SeedClock, Sim};
+use crate::text::named;
+use crate::uploads::SIZES;
 
 pub(crate) type Done<T> = Result<T, PosixError>;
 
@@ -34,46 +41,13 @@ const ALL: ReclaimBudget = ReclaimBudget {
     punch: true,
 };
 
-/// What a user does; paths are keys.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    /// Writes all of a file, and waits until it is sent or not.
-    Write {
-        path: String,
-        content: String,
-        syncs: bool,
-    },
-    Unlink(String),
-    Rename {
-        from: String,
-        to: String,
-        mode: RenameMode,
-    },
-    /// As `mv` between two file systems: a copy, and a removal.
-    Move {
-        from: String,
-        to: String,
-    },
-    MakeDirectory(String),
-    RemoveDirectory(String),
-    ChangeRights(String, u32),
-    Read(String),
-    List,
-    SyncAll,
-    /// Bytes that were sent are let go, segments are compacted, the log is folded.
-    Evict,
-    Reclaim,
-    Checkpoint,
-}
-
-/// Contents of files by their keys.
-pub(crate) type Tree = BTreeMap<String, String>;
-
 type Work = Box<dyn FnOnce(&User) + Send>;
 
 /// What stays when a process ends.
 pub(crate) struct Machine {
     number: usize,
+    /// What its syncs wait for.
+    fsync: Fsync,
     disk: SimDisk,
     sim: Arc<Sim>,
     processes: usize,
@@ -91,6 +65,7 @@ struct Process {
 /// What a user of one process has.
 pub(crate) struct User {
     pub(crate) name: String,
+    fsync: Fsync,
     process: usize,
     sim: Arc<Sim>,
     engine: Arc<dyn Engine>,
@@ -108,8 +83,8 @@ fn runtime() -> &'static tokio::runtime::Runtime {
 }
 
 impl Machine {
-    pub(crate) fn new(number: usize, sim: &Arc<Sim>, seed: u64) -> Machine {
-        Machine { number, disk: SimDisk::new(seed), sim: Arc::clone(sim), processes: 0, process: None }
+    pub(crate) fn new(number: usize, fsync: Fsync, sim: &Arc<Sim>, seed: u64) -> Machine {
+        Machine { number, fsync, disk: SimDisk::new(seed), sim: Arc::clone(sim), processes: 0, process: None }
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -152,7 +127,7 @@ impl Machine {
         let upstream = Upstream::carried(line, "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (id, host) = (format!("{}", self.number), format!("h{}", self.number));
-        let (prefix, parts, fsync) = (String::new(), PartSizes::default(), Fsync::Upstream);
+        let (prefix, parts, fsync) = (String::new(), SIZES, self.fsync);
         let options = FarOptions { upstream, prefix, id, host, cache, parts, fsync };
         // Threads of the engine take random numbers when they come to it.
         let own = Env {
@@ -176,6 +151,7 @@ impl Machine {
         let name = format!("m{}", self.number);
         let user = Arc::new(User {
             name,
+            fsync: self.fsync,
             process: number,
             sim: Arc::clone(sim),
             engine,
@@ -211,7 +187,9 @@ impl Machine {
         user.far.stop();
         drop(work);
         thread.join().unwrap_or_else(|_| panic!("the thread of a user panicked"));
-        self.sim.world().oracle.forgives_all();
+        let mut world = self.sim.world();
+        world.oracle.forgives_all();
+        world.oracle.order.iter_mut().filter(|_| self.number == 0).for_each(Order::crashes);
     }
 }
 
@@ -237,12 +215,29 @@ impl User {
         self.sim.is_dead(self.process)
     }
 
-    fn content(&self, handle: &Handle) -> Done<String> {
-        let bytes = self.mount.read(handle, 0, 1 << 20)?;
-        let content = String::from_utf8_lossy(&bytes).into_owned();
+    fn bytes(&self, handle: &Handle) -> Done<Vec<u8>> {
+        let bytes = self.mount.read(handle, 0, 1 << 20)?.to_vec();
+        let content = named(&bytes);
         self.sim.world().oracle.read(&self.name, &content);
-        self.seen.lock().unwrap().insert(content.clone());
-        Ok(content)
+        self.seen.lock().unwrap().insert(content);
+        Ok(bytes)
+    }
+
+    fn content(&self, handle: &Handle) -> Done<String> {
+        self.bytes(handle).map(|bytes| named(&bytes))
+    }
+
+    /// What the order of syncs is to know, if this mount has one.
+    fn orders(&self, note: impl FnOnce(&mut Order)) {
+        let mut world = self.sim.world();
+        if let Some(order) = world.oracle.order.as_mut().filter(|_| self.name == "m0") {
+            note(order);
+        }
+    }
+
+    /// What was changed on both sides steps aside, also while it is open.
+    fn check_same(&self, path: &str, handle: &Handle) -> Done<()> {
+        if self.at(path)? == handle.ino() { Ok(()) } else { Err(PosixError::NotFound) }
     }
 
     /// Runs `change` while the file under a path is open, so that nothing takes its place meanwhile: its content is what the user
@@ -255,10 +250,7 @@ impl User {
         let handle = self.mount.open_file(ino, READ)?;
         let seen = self.content(&handle);
         let changed = seen.and_then(|seen| {
-            // A conflict moves a file aside though it is open; what is under the name then was not seen.
-            if self.at(path)? != ino {
-                return Ok(());
-            }
+            self.check_same(path, &handle)?;
             self.sim.world().oracle.supersedes(&seen);
             let changed = change(self);
             if changed.is_err() {
@@ -285,25 +277,21 @@ impl User {
 
     fn change(&self, op: Op) -> Done<()> {
         match op {
-            Op::Write { path, content, syncs } => self.write(&path, &content, syncs),
+            Op::Write { path, draft, syncs } => self.write(&path, |seen| draft.over(seen), syncs),
             Op::Unlink(path) => {
                 let (directory, name) = split(&path);
                 let directory = self.at(directory)?;
-                self.over(&path, |user| user.mount.unlink(directory, &plain(name)))
+                self.orders(|order| order.may_remove(&path));
+                self.over(&path, |user| user.mount.unlink(directory, &plain(name)))?;
+                self.orders(|order| order.has_removed(&path));
+                Ok(())
             }
             Op::Rename { from, to, mode } => {
-                let is_file = self.at(&from).and_then(|ino| self.mount.attributes(ino))?.kind != FileKind::Directory;
-                self.sim.world().oracle.makes(&self.name, is_file.then_some(&*to));
-                self.sim.world().oracle.makes(&self.name, is_file.then_some(&*from));
-                let ((from_in, from), (to_in, to_name)) = (split(&from), split(&to));
-                let (from_in, to_in) = (self.at(from_in)?, self.at(to_in)?);
-                let rename = |mode| self.mount.rename(from_in, &plain(from), to_in, &plain(to_name), mode);
-                match (mode, self.at(&to)) {
-                    (RenameMode::Replace, Ok(_)) => self.over(&to, |_| rename(mode)),
-                    // What comes under the name meanwhile was not seen.
-                    (RenameMode::Replace, Err(_)) => rename(RenameMode::NoReplace),
-                    _ => rename(mode),
-                }
+                let exchanges = mode == RenameMode::Exchange;
+                self.orders(|order| order.may_rename(&from, &to, exchanges));
+                self.rename(&from, &to, mode)?;
+                self.orders(|order| order.has_renamed(&from, &to, exchanges));
+                Ok(())
             }
             Op::MakeDirectory(path) => {
                 let (directory, name) = split(&path);
@@ -326,15 +314,18 @@ impl User {
             Op::Move { from, to } => self.move_by_copy(&from, &to),
             Op::List => {
                 let tree = self.tree()?;
-                let shown: BTreeSet<String> = tree.into_values().collect();
-                if self.name == "m0" {
-                    self.sim.world().oracle.still_shows(&self.name, &self.seen.lock().unwrap(), &shown);
-                }
+                self.check_shown(tree);
                 Ok(())
             }
             Op::SyncAll => {
                 if self.sync(None) {
-                    self.check_all();
+                    self.check_all(self.fsync == Fsync::Upstream);
+                }
+                Ok(())
+            }
+            Op::Drain => {
+                if self.drain() {
+                    self.check_all(true);
                 }
                 Ok(())
             }
@@ -354,67 +345,56 @@ impl User {
         }
     }
 
-    /// All of a file, or of a new one.
-    fn write(&self, path: &str, content: &str, syncs: bool) -> Done<()> {
-        self.sim.world().oracle.makes(&self.name, Some(path));
-        let (directory, name) = split(path);
-        let (found, handle) = self.mount.create(self.at(directory)?, &plain(name), &NEW, BOTH)?;
-        let written = self.content(&handle).and_then(|seen| {
-            let mut world = self.sim.world();
-            world.oracle.supersedes(&seen);
-            world.oracle.writes(content);
-            drop(world);
-            let written = self.mount.write(&handle, 0, content.as_bytes(), false).map(drop);
-            written.and_then(|()| self.mount.flush(&handle)).inspect_err(|_| self.sim.world().oracle.forgives(&seen))
-        });
-        if written.is_ok() {
-            self.written.lock().unwrap().push(content.to_owned());
-        }
-        if written.is_ok() && syncs && self.sync(Some(found.ino)) {
-            let mut world = self.sim.world();
-            let crate::sim::World { store, oracle, .. } = &mut *world;
-            oracle.is_sent(&self.name, path, content, &store.objects);
-        }
-        self.mount.release(handle)?;
-        written
-    }
-
-    /// What is removed is elsewhere before: nobody who reads the bucket misses it.
-    fn move_by_copy(&self, from: &str, to: &str) -> Done<()> {
-        let (directory, name) = split(from);
-        let ino = self.at(from)?;
-        let handle = self.mount.open_file(ino, READ)?;
-        let moved = self.content(&handle).and_then(|content| {
-            {
-                let mut world = self.sim.world();
-                let crate::sim::World { store, oracle, .. } = &mut *world;
-                oracle.moves(&self.name, from, &content, &store.objects);
-            }
-            self.write(to, &content, false)?;
-            // What came under the name meanwhile was not seen.
-            if self.at(from)? == ino { self.mount.unlink(self.at(directory)?, &plain(name)) } else { Ok(()) }
-        });
-        self.mount.release(handle)?;
-        moved
-    }
-
-    /// Everything is sent that was written before.
-    fn check_all(&self) {
+    /// Everything is sent, or only kept, that was written before.
+    fn check_all(&self, is_sent: bool) {
         let written = std::mem::take(&mut *self.written.lock().unwrap());
+        self.orders(Order::ends);
+        if self.name == "m0" {
+            self.sim.world().oracle.settles();
+        }
         let mut world = self.sim.world();
-        world.oracle.is_durable(&self.name);
+        if !is_sent {
+            return world.oracle.is_kept(&self.name, written);
+        }
         for content in written {
             world.oracle.is_somewhere(&self.name, &content);
         }
     }
 
-    /// As fsync; says whether the bucket has it.
-    fn sync(&self, file: Option<Ino>) -> bool {
-        let mut goes_on = |_: &margay_upstream::Backlog| !self.is_dead();
-        let sent = match file {
-            Some(_) => self.far.flush(file, &mut goes_on),
-            None => self.far.drain(&mut goes_on),
-        };
+    /// All that it shows, as it was read.
+    fn check_shown(&self, tree: Tree) {
+        let mut world = self.sim.world();
+        world.oracle.keeps(&self.name, &tree);
+        if self.name != "m0" {
+            return;
+        }
+        if let Some(order) = world.oracle.order.as_mut().filter(|order| !order.is_known)
+            && let Err(wrong) = order.is(&tree)
+        {
+            world.oracle.violation(wrong);
+        }
+        let shown: BTreeSet<String> = tree.into_values().collect();
+        world.oracle.still_shows(&self.name, &self.seen.lock().unwrap(), &shown);
+    }
+
+    /// As fsync of one file or of all; says whether it is sent, or kept.
+    fn sync(&self, file: Option<&Handle>) -> bool {
+        if self.fsync == Fsync::Local {
+            let synced = file.map_or_else(|| self.mount.sync_directory(), |file| self.mount.sync(file));
+            return synced.is_ok() && !self.is_dead();
+        }
+        let Some(file) = file else { return self.drain() };
+        let sent = self.far.flush(Some(file.ino()), &mut |_: &margay_upstream::Backlog| !self.is_dead());
+        self.told(sent)
+    }
+
+    /// Waits until the bucket has all.
+    fn drain(&self) -> bool {
+        let sent = self.far.drain(&mut |_: &margay_upstream::Backlog| !self.is_dead());
+        self.told(sent)
+    }
+
+    fn told(&self, sent: Result<(), margay_upstream::NotSent>) -> bool {
         if let Err(error) = &sent {
             self.sim.tell(format!("{} sync: {error}", self.name));
         }

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ops::Tree;
+use crate::order::Order;
 use crate::store::Objects;
 
 /// What a seed promises, by its store and who writes.
@@ -24,13 +26,17 @@ pub(crate) struct Oracle {
     written: BTreeSet<String>,
     /// Those that may go.
     superseded: BTreeSet<String>,
-    /// Those of the only writer that went since it was told that everything is sent.
+    /// Those of them since all was sent or kept.
     recent: BTreeSet<String>,
     /// Those of them that need not go: the change failed, or a power cut may have taken it back.
     forgiven: BTreeSet<String>,
     there: BTreeSet<String>,
     /// By who and from where: contents that were copied elsewhere before they were removed.
     moved: BTreeMap<(String, String), String>,
+    /// By who: contents that a sync acknowledged which waits for the cache alone.
+    synced: BTreeMap<String, BTreeSet<String>>,
+    /// Of the only writer, if its syncs wait for its cache alone.
+    pub(crate) order: Option<Order>,
     history: Vec<String>,
     violations: Vec<String>,
 }
@@ -38,7 +44,14 @@ pub(crate) struct Oracle {
 /// The contents of a bucket; those of probes are nobody's.
 fn contents(objects: &Objects) -> BTreeSet<String> {
     let files = objects.iter().filter(|(key, object)| !object.body.is_empty() && !key.contains("-probe"));
-    files.map(|(_, object)| String::from_utf8_lossy(&object.body).into_owned()).collect()
+    files.map(|(_, object)| object.name.clone()).collect()
+}
+
+/// Files of a bucket.
+pub(crate) fn files(objects: &Objects) -> Tree {
+    let is_file = |key: &str| !key.ends_with('/') && !key.starts_with(".margay-tmp/");
+    let files = objects.iter().filter(|(key, _)| is_file(key));
+    files.map(|(key, object)| (key.clone(), object.name.clone())).collect()
 }
 
 impl Oracle {
@@ -53,6 +66,8 @@ impl Oracle {
             forgiven: none(),
             there: none(),
             moved: BTreeMap::new(),
+            synced: BTreeMap::new(),
+            order: None,
             history,
             violations,
         }
@@ -86,17 +101,15 @@ impl Oracle {
         self.recent.insert(content.to_owned());
     }
 
-    /// What this one changed is on its disk.
-    pub(crate) fn is_durable(&mut self, who: &str) {
-        if who == "m0" {
-            self.recent.clear();
-        }
+    /// A sync of all has returned.
+    pub(crate) fn settles(&mut self) {
+        self.recent.clear();
     }
 
     /// Somebody copies this elsewhere, and then removes it here: a removal does not overtake the copy. If the bucket has it under
-    /// another key yet, what takes that key is a write, as in `makes`.
+    /// another key yet, or has it not, what takes that key or is made of it is a write, as in `makes`.
     pub(crate) fn moves(&mut self, who: &str, from: &str, content: &str, objects: &Objects) {
-        if objects.get(from).is_none_or(|there| there.body != content.as_bytes()) {
+        if objects.get(from).is_none_or(|there| there.name != content) {
             self.superseded.insert(content.to_owned());
         }
         // For a while it is at both.
@@ -139,11 +152,39 @@ impl Oracle {
             }
         }
         self.there = now;
+        if let Some(order) = &mut self.order {
+            order.look(files(objects));
+        }
+    }
+
+    /// A sync that waits for the cache alone has returned to `who`, who wrote these.
+    pub(crate) fn is_kept(&mut self, who: &str, contents: impl IntoIterator<Item = String>) {
+        self.synced.entry(who.to_owned()).or_default().extend(contents);
+    }
+
+    /// What a sync acknowledged is shown by the mount, or the bucket has it.
+    pub(crate) fn keeps(&mut self, who: &str, shown: &Tree) {
+        let Some(synced) = self.synced.get(who).filter(|_| self.promise != Promise::Whole) else { return };
+        let is_here = |content: &String| self.there.contains(content) || shown.values().any(|shown| shown == content);
+        let lost = synced.iter().filter(|content| !self.superseded.contains(*content) && !is_here(content));
+        let lost: Vec<String> = lost.cloned().collect();
+        if !lost.is_empty() {
+            self.violation(format!("{who} was told that these are kept, and they are nowhere: {lost:?}"));
+        }
+    }
+
+    /// The end: everything was sent.
+    pub(crate) fn ends(&mut self) {
+        let who: Vec<String> = self.synced.keys().cloned().collect();
+        who.iter().for_each(|who| self.keeps(who, &Tree::new()));
+        if let Some(wrong) = self.order.as_ref().and_then(Order::wrong) {
+            self.violation(wrong);
+        }
     }
 
     /// The caller was told that the bucket has this, under this key if nobody else writes.
     pub(crate) fn is_sent(&mut self, who: &str, key: &str, content: &str, objects: &Objects) {
-        let is_at_key = objects.get(key).is_some_and(|object| object.body == content.as_bytes());
+        let is_at_key = objects.get(key).is_some_and(|object| object.name == content);
         let is_there = match self.promise {
             Promise::All => self.there.contains(content) || self.superseded.contains(content),
             Promise::OneWriter => is_at_key || self.superseded.contains(content),
@@ -179,10 +220,9 @@ impl Oracle {
             self.violation(format!("replaced or removed, and there again: {back:?}"));
         }
         let files = objects.iter().filter(|(key, object)| !object.body.is_empty() && !key.contains("-probe"));
-        let mut bodies: Vec<&[u8]> = files.map(|(_, object)| &*object.body).collect();
-        bodies.sort_unstable();
-        let twice = bodies.windows(2).filter(|two| two[0] == two[1]);
-        let twice = twice.map(|two| String::from_utf8_lossy(two[0]).into_owned());
+        let mut names: Vec<&String> = files.map(|(_, object)| &object.name).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0].clone());
         let twice: Vec<String> = twice.filter(|content| !self.forgiven.contains(content)).collect();
         if self.promise == Promise::OneWriter && !twice.is_empty() {
             self.violation(format!("under two names: {twice:?}"));

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use margay_volume::posix::RenameMode;
+use margay_upstream::Fsync;
 
 use crate::chance::Chance;
-use crate::machine::{Machine, Op, Tree};
-use crate::oracle::{Oracle, Promise};
+use crate::machine::Machine;
+use crate::ops::{Habits, Op, PLACES, Tree};
+use crate::oracle::{Oracle, Promise, files};
+use crate::order::Order;
 use crate::sim::{Fate, Sim, World};
 use crate::store::{Object, Store};
+use crate::uploads::Completes;
 
 /// Decisions of a seed, before everything is to come to rest.
 const DECISIONS: usize = 100;
 /// Decisions until then.
 const DECISIONS_MAX: usize = 20_000;
-const PLACES: [&str; 6] = ["a", "b", "d/a", "d/b", "e/a", "e/b"];
-const DIRECTORIES: [&str; 3] = ["d", "e", "d/d"];
+/// After a jump of this length uploads may have vanished.
+const VANISHES_AFTER: Duration = Duration::from_secs(31);
 const JUMPS: [Duration; 6] = [
     Duration::from_millis(300),
     Duration::from_secs(1),
@@ -36,6 +38,8 @@ struct Run {
     /// One request of so many fails; 0: none does.
     fails_one_in: u64,
     lists_late: bool,
+    uploads_vanish: bool,
+    habits: Habits,
     /// Requests of each mount that get lost from now on.
     outage: [u64; 2],
     /// Another client changes the bucket.
@@ -71,30 +75,41 @@ impl Run {
         let mut chance = Chance::by(seed);
         chance.below(2);
         let (is_weak, is_alone) = (chance.below(5) == 0, chance.below(3) == 0);
-        let promise = match (is_weak, is_alone) {
+        let habits = Habits::by(&mut chance);
+        let completes = chance.of(&[Completes::Honours, Completes::Honours, Completes::Ignores, Completes::Refuses]);
+        let completes = if is_weak { Completes::Ignores } else { completes };
+        let promise = match (is_weak || habits.has_long && completes != Completes::Honours, is_alone) {
             (_, true) => Promise::OneWriter,
             (true, false) => Promise::Whole,
             (false, false) => Promise::All,
         };
-        let mut store =
-            Store { ignores_conditions: is_weak, errors_in_bodies: chance.below(3) == 0, ..Store::default() };
+        let errors_in_bodies = chance.below(3) == 0;
+        let mut store = Store { ignores_conditions: is_weak, errors_in_bodies, completes, ..Store::default() };
         let mut oracle = Oracle::new(promise);
         for (number, place) in PLACES.iter().enumerate() {
             if chance.below(2) == 0 {
-                let content = format!("in-{number:04}");
-                oracle.writes(&content);
-                store.objects.insert((*place).to_owned(), object(&content));
+                let object = object(habits, format!("in-{number:04}"), &mut chance);
+                oracle.writes(&object.name);
+                store.objects.insert((*place).to_owned(), object);
             }
         }
         oracle.look("begun", &store.objects);
+        let fsyncs = [0, 1].map(|_| chance.of(&[Fsync::Upstream, Fsync::Upstream, Fsync::Local]));
+        if promise == Promise::OneWriter && fsyncs[0] == Fsync::Local {
+            oracle.order = Some(Order::new(files(&store.objects)));
+        }
+        let uploads_vanish = oracle.order.is_none() && chance.below(4) == 0;
         let sim = Sim::new(oracle, store);
-        sim.world().probes_wait = chance.below(8) == 0;
-        let machines = (0..2).map(|number| Machine::new(number, &sim, seed + number as u64)).collect();
+        sim.world().probes_wait = chance.below(4) == 0;
+        let machine = |number: usize| Machine::new(number, fsyncs[number], &sim, seed + number as u64);
+        let machines = (0..2).map(machine).collect();
         Run {
             seed,
             sim,
             fails_one_in: chance.of(&[0, 25, 8]),
             lists_late: chance.below(3) == 0,
+            uploads_vanish,
+            habits,
             outage: [0; 2],
             has_client: promise != Promise::OneWriter && chance.below(2) == 0,
             machines,
@@ -106,14 +121,21 @@ impl Run {
     fn all(&mut self) -> Result<(), String> {
         for _ in 0..DECISIONS {
             self.decide();
+            self.check_broken()?;
             if !self.sim.world().oracle.violations().is_empty() {
                 return Ok(());
             }
         }
-        (self.fails_one_in, self.lists_late, self.outage) = (0, false, [0; 2]);
-        self.sim.world().store.errors_in_bodies = false;
+        (self.fails_one_in, self.lists_late, self.uploads_vanish, self.outage) = (0, false, false, [0; 2]);
+        self.sim.world().calms();
         self.settle()?;
         self.agree()
+    }
+
+    fn check_broken(&self) -> Result<(), String> {
+        let mut running = self.machines.iter().filter(|machine| machine.is_running());
+        let broken = running.find_map(|machine| machine.user().far.broken().map(str::to_owned));
+        broken.map_or(Ok(()), Err)
     }
 
     /// Mounts again.
@@ -152,6 +174,10 @@ impl Run {
         let length = self.chance.of(&JUMPS);
         self.sim.tell(format!("{length:?} later"));
         self.sim.advance(length);
+        if self.uploads_vanish && length >= VANISHES_AFTER && self.chance.below(3) == 0 {
+            self.sim.tell("uploads vanish".to_owned());
+            self.sim.world().store.uploads.clear();
+        }
         self.machines.iter().for_each(Machine::look);
     }
 
@@ -160,6 +186,10 @@ impl Run {
         self.sim.tell(format!("m{at} is ended, without power: {without_power}"));
         let seed = self.chance.below(u64::MAX);
         self.machines[at].end(without_power, seed);
+        if self.fails_one_in > 0 && self.chance.below(3) == 0 {
+            // The next process does not reach the bucket at once.
+            self.outage[at] = 4 + self.chance.below(12);
+        }
     }
 
     fn arrive(&mut self, waiting: u64) {
@@ -181,25 +211,34 @@ impl Run {
             self.outage[mount] -= 1;
             return self.chance.of(&[Fate::Lost, Fate::Lost, Fate::Busy, Fate::Unanswered]);
         }
-        match self.chance.below(4 * self.fails_one_in) {
+        match self.chance.below(5 * self.fails_one_in) {
             // More than a request is tried.
             0 => self.outage[mount] = 8 + self.chance.below(12),
             1 => return Fate::Busy,
             2 if !has_arrived => return Fate::Repeated,
             3 => return Fate::Unanswered,
+            4 if !has_arrived => return Fate::GivenUp,
             _ => return Fate::Answered,
         }
         self.chance.of(&[Fate::Lost, Fate::Unanswered])
     }
 
-    fn content(&mut self, who: &str) -> String {
+    fn name(&mut self, who: &str) -> String {
         self.number += 1;
         format!("{who}-{:04}", self.number)
     }
 
     fn begin_op(&mut self) {
         let at = self.chance.below(2) as usize;
-        let op = self.next_op(at);
+        let name = self.name(&format!("m{at}"));
+        let (writes, is_known) = {
+            let oracle = &self.sim.world().oracle;
+            let is_known = at == 1 || oracle.order.as_ref().is_none_or(|order| order.is_known);
+            (at == 0 || oracle.promise != Promise::OneWriter, is_known)
+        };
+        let op = self.habits.op(writes, name, &mut self.chance);
+        // What a crash has left is looked at first.
+        let op = if is_known { op } else { Op::List };
         let machine = &self.machines[at];
         if !machine.is_busy() {
             self.sim.tell(format!("m{at} begins {op:?}"));
@@ -207,45 +246,20 @@ impl Run {
         }
     }
 
-    fn next_op(&mut self, at: usize) -> Op {
-        let writes = at == 0 || self.sim.world().oracle.promise != Promise::OneWriter;
-        let (one, two) = (self.chance.of(&PLACES).to_owned(), self.chance.of(&PLACES).to_owned());
-        let (first, second) = (self.chance.of(&DIRECTORIES).to_owned(), self.chance.of(&DIRECTORIES).to_owned());
-        let content = self.content(&format!("m{at}"));
-        if one == two || first == second {
-            return Op::Read(one);
-        }
-        match if writes { self.chance.below(32) } else { 22 + self.chance.below(10) } {
-            0..8 => Op::Write { path: one, content, syncs: self.chance.below(2) == 0 },
-            8..12 => Op::Rename { from: one, to: two, mode: RenameMode::Replace },
-            12 => Op::Rename { from: one, to: two, mode: RenameMode::Exchange },
-            13 => Op::Move { from: one, to: two },
-            14 => Op::Rename { from: first, to: second, mode: RenameMode::Replace },
-            15..18 => Op::Unlink(one),
-            18 => Op::MakeDirectory(first),
-            19 => Op::RemoveDirectory(first),
-            20 | 21 => Op::ChangeRights(one, 0o600 + self.chance.below(0o100) as u32),
-            22 | 23 => Op::Read(one),
-            24..27 => Op::List,
-            27 | 28 => Op::SyncAll,
-            29 => Op::Evict,
-            30 => Op::Reclaim,
-            _ => Op::Checkpoint,
-        }
-    }
-
     /// Whoever puts an object or removes one replaces what is there.
     fn change_by_client(&mut self) {
         let key = self.chance.of(&PLACES);
-        let content = (self.chance.below(3) > 0).then(|| self.content("cl"));
+        let name = self.name("cl");
+        let object = (self.chance.below(3) > 0).then(|| object(self.habits, name, &mut self.chance));
         {
             let mut world = self.sim.world();
-            let there = world.store.objects.get(key).map(|there| String::from_utf8_lossy(&there.body).into_owned());
+            let there = world.store.objects.get(key).map(|there| there.name.clone());
             there.iter().for_each(|there| world.oracle.supersedes(there));
-            content.iter().for_each(|content| world.oracle.writes(content));
+            object.iter().for_each(|object| world.oracle.writes(&object.name));
         }
-        self.sim.change(format!("client: {key} is {content:?}"), |objects| match &content {
-            Some(content) => drop(objects.insert(key.to_owned(), object(content))),
+        let shown = object.as_ref().map(|object| object.name.clone());
+        self.sim.change(format!("client: {key} is {shown:?}"), |objects| match object {
+            Some(object) => drop(objects.insert(key.to_owned(), object)),
             None => drop(objects.remove(key)),
         });
     }
@@ -281,7 +295,7 @@ impl Run {
         self.begin_ended();
         self.quiesce()?;
         for machine in &self.machines {
-            machine.start(|user| user.run(Op::SyncAll));
+            machine.start(|user| user.run(Op::Drain));
             self.sim.rest();
         }
         self.quiesce()
@@ -312,6 +326,7 @@ impl Run {
                 return Err(format!("they do not agree: mounts {shown:#?}, bucket {there:#?}, left {left}"));
             }
         }
+        self.check_broken()?;
         for machine in &self.machines {
             let backlog = machine.user().far.backlog();
             if backlog.files != 0 {
@@ -329,6 +344,7 @@ impl Run {
             let mut world = self.sim.world();
             let World { store, oracle, .. } = &mut *world;
             oracle.nothing_is_left_over(&store.objects);
+            oracle.ends();
         }
         // It costs as much as all before.
         if self.seed.is_multiple_of(4) { self.begin_anew() } else { Ok(()) }
@@ -356,8 +372,12 @@ impl Run {
         if !left.is_empty() {
             return Err(format!("temporary objects stay: {left:?}"));
         }
+        let open = format!("{:?}", self.sim.world().store.open_uploads());
+        if open != "[]" {
+            return Err(format!("uploads stay open: {open}"));
+        }
         self.machines[1].end(false, self.seed);
-        self.machines[1] = Machine::new(2, &self.sim, self.seed + 2);
+        self.machines[1] = Machine::new(2, Fsync::Upstream, &self.sim, self.seed + 2);
         self.machines[1].begin(self.seed);
         let (there, shown) = (self.in_bucket(), self.shown(1)?);
         if shown.as_ref() != Some(&there) {
@@ -369,13 +389,11 @@ impl Run {
 
     /// Files of the bucket.
     fn in_bucket(&self) -> Tree {
-        let world = self.sim.world();
-        let is_file = |key: &str| !key.ends_with('/') && !key.starts_with(".margay-tmp/");
-        let files = world.store.objects.iter().filter(|(key, _)| is_file(key));
-        files.map(|(key, object)| (key.clone(), String::from_utf8_lossy(&object.body).into_owned())).collect()
+        files(&self.sim.world().store.objects)
     }
 }
 
-fn object(content: &str) -> Object {
-    Object { body: Bytes::copy_from_slice(content.as_bytes()), headers: BTreeMap::new() }
+/// What somebody else puts.
+fn object(habits: Habits, name: String, chance: &mut Chance) -> Object {
+    Object::new(habits.draft(name, chance).over(&[]).whole.into(), BTreeMap::new())
 }

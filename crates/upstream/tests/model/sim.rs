@@ -18,10 +18,13 @@ use tokio::sync::oneshot;
 
 use crate::oracle::Oracle;
 use crate::store::{Outcome, Store, refused};
+use crate::text::named;
 use crate::threads::{Threads, own_thread};
 
 /// Real time within which all threads come to rest.
 const REST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Attempts of one request (margay-client).
+const TRIES_MAX: u32 = 8;
 /// Shorter sleeps take no time: they are pauses of threads that let others go first.
 const SLEEP_MIN: Duration = Duration::from_millis(20);
 
@@ -43,6 +46,8 @@ pub(crate) struct World {
     pub(crate) parked: Vec<Parked>,
     now: Duration,
     dead: BTreeSet<usize>,
+    /// Requests of which no attempt is answered, and so many more of them.
+    given_up: Vec<(usize, String, u32)>,
     requests: u64,
     /// Threads that wait for the time, and wake only when it moves or their process ends.
     sleepers: BTreeSet<u32>,
@@ -72,6 +77,8 @@ pub(crate) enum Fate {
     /// Executed, and it arrives once more later.
     Repeated,
     Busy,
+    /// As `Unanswered`, and so are all further attempts: who sent it gives up.
+    GivenUp,
 }
 
 fn name_of(ask: &Ask) -> String {
@@ -79,10 +86,15 @@ fn name_of(ask: &Ask) -> String {
     let from = copy.map(|(_, from)| format!(" from {}", from.to_str().unwrap())).unwrap_or_default();
     let condition = ask.headers.iter().find(|(name, _)| name.as_str().starts_with("if-"));
     let condition = condition.map(|(name, value)| format!(" {name} {}", value.to_str().unwrap())).unwrap_or_default();
-    let keys = std::str::from_utf8(&ask.body).unwrap_or_default().split("<Key>").skip(1);
-    let keys: Vec<&str> = keys.filter_map(|rest| Some(rest.split_once("</Key>")?.0)).collect();
-    let body = if keys.is_empty() { String::from_utf8_lossy(&ask.body).into_owned() } else { keys.join(" ") };
-    format!("{} {}{} {body}{from}{condition}", ask.method, ask.key, if ask.key.is_empty() { &*ask.query } else { "" })
+    let text = std::str::from_utf8(&ask.body).unwrap_or_default();
+    let keys: Vec<&str> = text.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0)).collect();
+    let body = match (keys.is_empty(), text.matches("<Part>").count()) {
+        (false, _) => keys.join(" "),
+        (true, 0) => named(&ask.body),
+        (true, parts) => format!("{parts} parts"),
+    };
+    let query = if ask.key.is_empty() || ask.query.contains("upload") { &*ask.query } else { "" };
+    format!("{} {}?{query} {body}{from}{condition}", ask.method, ask.key)
 }
 
 fn nobody_knows(ask: &Ask) -> ClientError {
@@ -91,13 +103,13 @@ fn nobody_knows(ask: &Ask) -> ClientError {
 
 impl Sim {
     pub(crate) fn new(oracle: Oracle, store: Store) -> Arc<Sim> {
-        let (parked, dead) = (Vec::new(), BTreeSet::new());
         let world = World {
             store,
             oracle,
-            parked,
+            parked: Vec::new(),
             now: Duration::from_secs(1000),
-            dead,
+            dead: BTreeSet::new(),
+            given_up: Vec::new(),
             requests: 0,
             sleepers: BTreeSet::new(),
             probes_wait: false,
@@ -163,7 +175,7 @@ impl Sim {
         let outcome = match fate {
             Fate::Lost => Err(nobody_knows(&one.ask)),
             Fate::Busy => Err(refused(&one.ask, 503, "SlowDown")),
-            Fate::Answered | Fate::Unanswered | Fate::Repeated => world.execute(&one.ask, age, &line),
+            _ => world.execute(&one.ask, age, &line),
         };
         let shown = match &outcome {
             Ok(_) => "ok".to_owned(),
@@ -175,7 +187,11 @@ impl Sim {
             world.parked.push(one);
             return;
         }
-        let outcome = if fate == Fate::Unanswered { Err(nobody_knows(&one.ask)) } else { outcome };
+        if fate == Fate::GivenUp {
+            world.given_up.push((one.process, name_of(&one.ask), TRIES_MAX - 1));
+        }
+        let is_lost = matches!(fate, Fate::Unanswered | Fate::GivenUp);
+        let outcome = if is_lost { Err(nobody_knows(&one.ask)) } else { outcome };
         drop(world);
         // Who asked may have ended.
         let _ = one.answer.send(outcome);
@@ -196,6 +212,26 @@ impl World {
         let outcome = self.store.execute(ask, age);
         self.oracle.look(why, &self.store.objects);
         outcome
+    }
+
+    /// Whether this attempt is lost, since one before it was and is to be given up.
+    fn gives_up(&mut self, process: usize, ask: &Ask) -> bool {
+        if self.given_up.is_empty() {
+            return false;
+        }
+        let name = name_of(ask);
+        let Some(one) = self.given_up.iter_mut().find(|(own, key, _)| *own == process && *key == name) else {
+            return false;
+        };
+        one.2 -= 1;
+        self.given_up.retain(|(_, _, left)| *left > 0);
+        true
+    }
+
+    /// Everything arrives from now on.
+    pub(crate) fn calms(&mut self) {
+        self.given_up.clear();
+        self.store.errors_in_bodies = false;
     }
 
     /// In an order that does not depend on threads.
@@ -230,6 +266,9 @@ impl Carrier for Line {
         if is_probe && !world.probes_wait {
             let outcome = world.execute(ask, 0, "probe");
             return Box::pin(std::future::ready(outcome));
+        }
+        if world.gives_up(self.process, ask) {
+            return Box::pin(std::future::ready(Err(nobody_knows(ask))));
         }
         let (answer, arrives) = oneshot::channel();
         world.requests += 1;

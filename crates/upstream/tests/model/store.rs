@@ -1,7 +1,8 @@
 //! The bucket: objects with conditions, copies, listings and removals by many, answered from a request without a connection.
 //!
-//! Without uploads in parts. It knows no faults but three, which are habits of stores: it may ignore conditions, its listings may be old, and the error of a
-//! copy may come in the body of an answer 200. What is lost or comes twice is decided by whoever calls it (sim).
+//! What:       it knows no faults but habits of stores: it may ignore conditions, its listings may be old, and the error of a copy may
+//!             come in the body of an answer 200, though it was done or not.
+//! Not here:   uploads in parts (uploads), what is lost or comes twice (sim).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,9 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use margay_client::client::{Answer, Ask};
 use margay_client::{ClientError, Refusal};
-use md5::{Digest, Md5};
 
+use crate::documents::{Upload, etag_of, removals, removed_but, with_field};
 use crate::encoded::decoded;
+use crate::text::named;
+use crate::uploads::{Completes, ERROR};
 
 pub(crate) type Outcome = Result<Answer, ClientError>;
 
@@ -24,11 +27,20 @@ const OLDER_MAX: usize = 6;
 pub(crate) struct Object {
     pub(crate) body: Bytes,
     pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) etag: String,
+    /// Its content, as the oracle knows it.
+    pub(crate) name: String,
 }
 
 impl Object {
-    pub(crate) fn etag(&self) -> String {
-        format!("\"{:x}\"", Md5::digest(&self.body))
+    pub(crate) fn new(body: Bytes, headers: BTreeMap<String, String>) -> Object {
+        let etag = etag_of(&body);
+        Object::of_parts(body, headers, etag)
+    }
+
+    pub(crate) fn of_parts(body: Bytes, headers: BTreeMap<String, String>, etag: String) -> Object {
+        let name = named(&body);
+        Object { body, headers, etag, name }
     }
 }
 
@@ -40,12 +52,17 @@ pub(crate) struct Store {
     /// Newest last.
     pub(crate) older: VecDeque<Objects>,
     pub(crate) ignores_conditions: bool,
-    /// Errors of copies come with an answer 200.
+    /// Errors of copies and completions come with an answer 200.
     pub(crate) errors_in_bodies: bool,
-    pub(crate) puts: u64,
+    pub(crate) completes: Completes,
+    pub(crate) uploads: BTreeMap<String, Upload>,
+    /// Uploads of all times.
+    pub(crate) begun: u64,
+    /// Answers that may tell of an error in the body.
+    pub(crate) may_fail: u64,
 }
 
-fn header<'a>(ask: &'a Ask, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(ask: &'a Ask, name: &str) -> Option<&'a str> {
     let found = ask.headers.iter().find(|(own, _)| own.as_str() == name);
     found.map(|(_, value)| value.to_str().unwrap())
 }
@@ -56,12 +73,28 @@ pub(crate) fn refused(ask: &Ask, status: u16, code: &str) -> ClientError {
     ClientError::Refused(Box::new(Refusal { request, status, code, message, region: String::new() }))
 }
 
-fn answer(headers: HeaderMap, body: impl Into<Bytes>) -> Outcome {
+pub(crate) fn answer(headers: HeaderMap, body: impl Into<Bytes>) -> Outcome {
     Ok(Answer { headers, body: body.into() })
 }
 
-fn plain(body: impl Into<Bytes>) -> Outcome {
+pub(crate) fn plain(body: impl Into<Bytes>) -> Outcome {
     answer(HeaderMap::new(), body)
+}
+
+pub(crate) fn etag_header(etag: &str) -> HeaderMap {
+    HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_str(etag).unwrap())])
+}
+
+/// The key that a request copies from.
+pub(crate) fn source_of(ask: &Ask) -> Option<String> {
+    let source = header(ask, "x-amz-copy-source").map(decoded);
+    source.map(|source| source.strip_prefix("/far/").unwrap().to_owned())
+}
+
+pub(crate) fn metadata(ask: &Ask) -> BTreeMap<String, String> {
+    let kept =
+        ask.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-") || *name == "content-type");
+    kept.map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned())).collect()
 }
 
 fn headers_of(object: &Object) -> HeaderMap {
@@ -69,7 +102,7 @@ fn headers_of(object: &Object) -> HeaderMap {
     for (name, value) in &object.headers {
         headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
     }
-    headers.insert("etag", HeaderValue::from_str(&object.etag()).unwrap());
+    headers.insert("etag", HeaderValue::from_str(&object.etag).unwrap());
     headers.insert("content-length", object.body.len().into());
     headers
 }
@@ -78,7 +111,7 @@ impl Store {
     /// Executes a request; `age`: how many changes ago the state was that a listing shows.
     pub(crate) fn execute(&mut self, ask: &Ask, age: usize) -> Outcome {
         if ask.query.contains("upload") {
-            return Err(refused(ask, 501, "NotImplemented"));
+            return self.multipart(ask);
         }
         match ask.method {
             Method::GET if ask.key.is_empty() => self.list(&ask.query, age),
@@ -106,80 +139,88 @@ impl Store {
         change(&mut self.objects);
     }
 
-    fn note(&mut self) {
+    pub(crate) fn note(&mut self) {
         if self.older.len() == OLDER_MAX {
             self.older.pop_front();
         }
         self.older.push_back(self.objects.clone());
     }
 
-    fn holds(&self, ask: &Ask) -> bool {
-        let etag = self.objects.get(&ask.key).map(Object::etag);
-        self.ignores_conditions
-            || header(ask, "if-match").is_none_or(|wanted| etag.as_deref() == Some(wanted))
-                && header(ask, "if-none-match").is_none_or(|_| etag.is_none())
+    /// Whether the conditions of a write hold.
+    pub(crate) fn check(&self, ask: &Ask) -> Result<(), ClientError> {
+        let etag = self.objects.get(&ask.key).map(|object| &object.etag);
+        let holds = self.ignores_conditions
+            || header(ask, "if-match").is_none_or(|wanted| etag.is_some_and(|etag| etag == wanted))
+                && header(ask, "if-none-match").is_none_or(|_| etag.is_none());
+        // As AWS: nothing there is not another state.
+        let is_missing = header(ask, "if-match").is_some() && etag.is_none();
+        match (holds, is_missing) {
+            (true, _) => Ok(()),
+            (false, true) => Err(refused(ask, 404, "NoSuchKey")),
+            (false, false) => Err(refused(ask, 412, "PreconditionFailed")),
+        }
+    }
+
+    /// What a request copies.
+    pub(crate) fn source(&self, ask: &Ask, source: &str) -> Result<&Object, ClientError> {
+        let from = self.objects.get(source).ok_or_else(|| refused(ask, 404, "NoSuchKey"))?;
+        match header(ask, "x-amz-copy-source-if-match").is_some_and(|wanted| wanted != from.etag) {
+            true => Err(refused(ask, 412, "PreconditionFailed")),
+            false => Ok(from),
+        }
+    }
+
+    /// Whether this answer tells of an error in its body, and what it is about was done.
+    pub(crate) fn fails_in_body(&mut self) -> Option<bool> {
+        self.may_fail += u64::from(self.errors_in_bodies);
+        match self.may_fail % 6 {
+            2 => Some(false),
+            5 => Some(true),
+            _ => None,
+        }
+        .filter(|_| self.errors_in_bodies)
     }
 
     fn put(&mut self, ask: &Ask) -> Outcome {
-        if !self.holds(ask) {
-            // As AWS: nothing there is not another state.
-            let is_missing = header(ask, "if-match").is_some() && !self.objects.contains_key(&ask.key);
-            let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
-            return Err(refused(ask, status, code));
+        self.check(ask)?;
+        let Some(source) = source_of(ask) else {
+            let object = Object::new(ask.body.clone(), metadata(ask));
+            let headers = etag_header(&object.etag);
+            self.objects.insert(ask.key.clone(), object);
+            return answer(headers, "");
+        };
+        let from = self.source(ask, &source)?;
+        let replaces = header(ask, "x-amz-metadata-directive") == Some("REPLACE");
+        let headers = if replaces { metadata(ask) } else { from.headers.clone() };
+        let object = Object::new(from.body.clone(), headers);
+        let failed = self.fails_in_body();
+        if failed == Some(false) {
+            return plain(ERROR);
         }
-        let kept =
-            ask.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-") || *name == "content-type");
-        let headers =
-            kept.map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned())).collect();
-        let mut object = Object { body: ask.body.clone(), headers };
-        let source = header(ask, "x-amz-copy-source").map(decoded);
-        if let Some(source) = &source {
-            let Some(from) = self.objects.get(source.strip_prefix("/far/").unwrap()) else {
-                return Err(refused(ask, 404, "NoSuchKey"));
-            };
-            if header(ask, "x-amz-copy-source-if-match").is_some_and(|wanted| wanted != from.etag()) {
-                return Err(refused(ask, 412, "PreconditionFailed"));
-            }
-            if self.errors_in_bodies {
-                self.puts += 1;
-                if self.puts.is_multiple_of(4) {
-                    return plain("<Error><Code>InternalError</Code><Message>-</Message></Error>");
-                }
-            }
-            object.body = from.body.clone();
-            if header(ask, "x-amz-metadata-directive") != Some("REPLACE") {
-                object.headers = from.headers.clone();
-            }
-        }
-        let etag = object.etag();
+        let etag = object.etag.clone();
         self.objects.insert(ask.key.clone(), object);
-        let quoted = etag.replace('"', "&quot;");
-        let document = source.map(|_| format!("<CopyObjectResult><ETag>{quoted}</ETag></CopyObjectResult>"));
-        let headers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_str(&etag).unwrap())]);
-        answer(headers, document.unwrap_or_default())
+        match failed {
+            Some(_) => plain(ERROR),
+            None => answer(etag_header(&etag), with_field("CopyObjectResult", "ETag", &etag)),
+        }
     }
 
     fn remove_many(&mut self, document: &str) -> Outcome {
-        let mut out = String::from("<DeleteResult>");
-        for object in document.split("<Object>").skip(1) {
-            let between = |start: &str, end: &str| {
-                object.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map(|(text, _)| text)
-            };
-            let key = between("<Key>", "</Key>").unwrap();
-            let wanted = between("<ETag>", "</ETag>").map(|etag| etag.replace("&quot;", "\""));
-            let there = self.objects.get(key).map(Object::etag);
-            if there.is_some_and(|there| !self.ignores_conditions && wanted.is_some_and(|wanted| wanted != there)) {
-                out += &format!("<Error><Key>{key}</Key><Code>PreconditionFailed</Code></Error>");
-            } else {
-                self.objects.remove(key);
+        let mut kept = Vec::new();
+        for (key, wanted) in removals(document) {
+            match self.objects.get(key) {
+                Some(there) if !self.ignores_conditions && wanted.is_some_and(|wanted| wanted != there.etag) => {
+                    kept.push(key);
+                }
+                _ => drop(self.objects.remove(key)),
             }
         }
-        plain(out + "</DeleteResult>")
+        plain(removed_but(&kept))
     }
 
     fn read(&self, ask: &Ask) -> Outcome {
         let object = self.objects.get(&ask.key).ok_or_else(|| refused(ask, 404, "NoSuchKey"))?;
-        if header(ask, "if-match").is_some_and(|wanted| wanted != object.etag()) {
+        if header(ask, "if-match").is_some_and(|wanted| wanted != object.etag) {
             return Err(refused(ask, 412, "PreconditionFailed"));
         }
         let mut headers = headers_of(object);
@@ -218,7 +259,7 @@ impl Store {
                 break;
             }
             (count, last) = (count + 1, shown.to_owned());
-            let etag = object.etag().replace('"', "&quot;");
+            let etag = object.etag.replace('"', "&quot;");
             out += &match shown == key {
                 true => format!(
                     "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{etag}</ETag></Contents>",
