@@ -155,7 +155,10 @@ impl File {
 
     /// Whether all that is left of it are removals that wait for writes that were due before them.
     pub(crate) fn is_held_up(&self, first_write: Option<u64>) -> bool {
-        let Some(first) = first_write.filter(|_| self.is_removal() && self.dirty.sent.is_none()) else { return false };
+        // One of which nothing is left waits for nothing: the epoch of that write may wait for it.
+        let has_any = self.object.is_some() || !self.dirty.leftovers.is_empty();
+        let waits = has_any && self.is_removal() && self.dirty.sent.is_none();
+        let Some(first) = first_write.filter(|_| waits) else { return false };
         let mut removals = self.dirty.leftovers.iter().map(|left| left.since);
         removals.all(|since| first <= since) && (self.object.is_none() || first <= self.dirty.changed)
     }
