@@ -7,7 +7,8 @@
 //!             engine blocks, as its contract says.
 //! Invariants: U1 a call that left a wait fails with `Unavailable` and has done nothing; from then on nothing is committed until
 //!                the scope ends. So the attempt as a whole may be made again, whatever it made of the error.
-//!             U2 a scope is of one thread, and never spans an `await`.
+//!             U2 a scope is of one thread, and never spans an `await`. One within another (a call of an engine that runs a whole
+//!                operation, as tests do) is its own: the outer one goes on behind it.
 //!             U3 an attempt that was made often is hurried: it waits for what it cannot do without, and not for news. Else each
 //!                run could find something that has become old during the one before.
 //! Not here:   engines whose answers always come from another machine (`Engine::waits`).
@@ -29,22 +30,25 @@ thread_local! {
     static LEFT: RefCell<Option<Vec<Wait>>> = const { RefCell::new(None) };
 }
 
-/// Ends a scope, also on a panic.
-struct Scope;
+/// Ends a scope, also on a panic: what was before it goes on.
+struct Scope {
+    left: Option<Vec<Wait>>,
+    hurried: bool,
+}
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        LEFT.with_borrow_mut(Option::take);
+        let outer = self.left.take();
+        LEFT.with_borrow_mut(|left| *left = outer);
+        HURRIED.set(self.hurried);
     }
 }
 
 /// Runs `call`; if the engine would have had to wait in it, gives what must be waited for. `round`: how often that was done for
 /// the same call.
 pub fn or_wait<T>(round: usize, call: impl FnOnce() -> T) -> Result<T, Vec<Wait>> {
-    HURRIED.set(round >= CALM_ROUNDS);
-    let before = LEFT.with_borrow_mut(|left| left.replace(Vec::new()));
-    assert!(before.is_none(), "a scope within another one (U2)");
-    let scope = Scope;
+    let hurried = HURRIED.replace(round >= CALM_ROUNDS);
+    let scope = Scope { left: LEFT.with_borrow_mut(|left| left.replace(Vec::new())), hurried };
     let outcome = call();
     let left = LEFT.with_borrow_mut(Option::take).unwrap_or_default();
     drop(scope);
@@ -110,6 +114,12 @@ mod tests {
         assert_eq!(left.err().map(|left| left.len()), Some(1));
         assert!(!is_wanted() && !is_hurried(), "the scope has ended");
         assert!(matches!(or_wait(CALM_ROUNDS, is_hurried), Ok(true)) && matches!(or_wait(0, is_hurried), Ok(false)));
+        let outer = or_wait(CALM_ROUNDS, || {
+            assert!(leave(ready).is_err());
+            assert!(matches!(or_wait(0, || is_left() || is_hurried()), Ok(false)), "the inner one is its own");
+            assert!(is_left() && is_hurried());
+        });
+        assert_eq!(outer.err().map(|left| left.len()), Some(1));
         let broken = std::panic::catch_unwind(|| or_wait(0, || panic!("an attempt breaks off")));
         assert!(broken.is_err() && !is_wanted());
     }

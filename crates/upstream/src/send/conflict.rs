@@ -150,7 +150,7 @@ impl Sender {
     }
 
     /// It is not in progress any more, and may be planned again.
-    fn ended(&self, request: &PlannedRequest) {
+    pub(super) fn ended(&self, request: &PlannedRequest) {
         let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
         let gone = files.table.edit(ino, |file| {

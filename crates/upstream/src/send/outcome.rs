@@ -194,11 +194,15 @@ impl Sender {
         if is_refused {
             self.forget_kept_of(request.file);
         }
-        let now = {
+        let (now, is_nothing) = {
             let mut files = self.tracked.files.lock();
             postpone(&mut files, request, why, is_refused);
-            files.now()
+            (files.now(), files.table.get(Ino(request.file)).is_some_and(File::is_nothing))
         };
+        if is_nothing {
+            // It was removed meanwhile, and the bucket never had it.
+            return self.ended(request);
+        }
         self.tracked.told.tell(now, &request.key, why, is_refused);
         self.tracked.settled.notify([Ino(request.file)]);
     }

@@ -282,12 +282,12 @@ fn what_was_synced_and_changed_by_somebody_else_is_kept_once() {
 }
 
 #[test]
-fn a_file_whose_new_name_was_synced_and_that_somebody_else_replaced_is_theirs() {
+fn a_file_whose_new_name_was_synced_has_there_the_content_of_who_replaced_it() {
     let (store, world, _cache) = listed_and_silent(81);
     world.rename("a", "b", RenameMode::Replace).unwrap();
     world.mount.sync_directory().unwrap();
     store.put("a", b"theirs");
     store.set_reachable(true);
     world.flush();
-    assert_eq!(texts(&store), pairs(&[("a", "theirs")]));
+    assert_eq!(texts(&store), pairs(&[("b", "theirs")]));
 }

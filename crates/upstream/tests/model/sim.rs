@@ -164,7 +164,9 @@ impl Sim {
 
     /// Whether every other thread of this process sleeps.
     fn is_at_rest(&self) -> bool {
-        self.threads.lock().unwrap().all_sleep(&self.world().sleepers.clone())
+        // Who waits for the world would seem to sleep.
+        let sleepers = self.world().sleepers.clone();
+        self.threads.lock().unwrap().all_sleep(&sleepers)
     }
 
     /// Lets a waiting request arrive.

@@ -10,24 +10,20 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use nix::libc::{SYS_clock_nanosleep, SYS_epoll_pwait, SYS_futex, SYS_restart_syscall};
 use nix::sys::resource::{UsageWho, getrusage};
 
 /// All threads of this process.
 const TASKS: &str = "/proc/self/task";
 /// A directory has two links besides those of the directories in it.
 const LINKS: u64 = 2;
-/// Calls of the system in which a thread sleeps until another one or a timer wakes it; `epoll_wait` of x86-64 is not everywhere.
-const SLEEPS: [i64; 4] = [SYS_futex, SYS_epoll_pwait, SYS_clock_nanosleep, SYS_restart_syscall];
-#[cfg(target_arch = "x86_64")]
-const EPOLL_WAIT: i64 = nix::libc::SYS_epoll_wait;
-#[cfg(not(target_arch = "x86_64"))]
-const EPOLL_WAIT: i64 = SYS_epoll_pwait;
+/// Where in the kernel a thread is that sleeps until another one or a timer wakes it; its functions have these in their names.
+const SLEEPS: [&str; 3] = ["futex", "ep_poll", "nanosleep"];
 
 struct Thread {
     id: u32,
-    /// The call in which it sleeps, or that it is running.
-    call: File,
+    /// Where it sleeps; 0 if it does not, or is being woken. Cheaper than its state.
+    place: File,
+    state: File,
 }
 
 pub(crate) struct Threads {
@@ -40,15 +36,21 @@ impl Thread {
     /// `None`: it has ended.
     #[allow(clippy::disallowed_methods, reason = "the threads of this process are told by the kernel")]
     fn open(id: u32) -> Option<Thread> {
-        Some(Thread { id, call: File::open(format!("{TASKS}/{id}/syscall")).ok()? })
+        let open = |name: &str| File::open(format!("{TASKS}/{id}/{name}")).ok();
+        Some(Thread { id, place: open("wchan")?, state: open("stat")? })
     }
 
     fn sleeps(&self) -> bool {
         let mut told = [0; 128];
-        let Ok(len) = self.call.read_at(&mut told, 0) else { return false };
-        let number = told[..len].split(|byte| *byte == b' ').next().and_then(|text| std::str::from_utf8(text).ok());
-        let number = number.and_then(|text| text.parse().ok());
-        number.is_some_and(|number| SLEEPS.contains(&number) || number == EPOLL_WAIT)
+        let Ok(len) = self.place.read_at(&mut told, 0) else { return false };
+        let place = String::from_utf8_lossy(&told[..len]);
+        if SLEEPS.iter().any(|name| place.contains(name)) {
+            return true;
+        }
+        // The kernel may not tell the place.
+        let Ok(len) = self.state.read_at(&mut told, 0) else { return false };
+        let state = told[..len].iter().rposition(|byte| *byte == b')').and_then(|at| told.get(at + 2));
+        state == Some(&b'S')
     }
 }
 
