@@ -21,8 +21,9 @@ pub struct Bounds {
 
 impl Bounds {
     /// Whether an earlier epoch has to be done first (W6).
-    pub fn is_later(&self, changed: Sequence) -> bool {
-        self.epoch_end.is_some_and(|end| changed > end)
+    /// A file of which an older state was given up counts from that one on: else it would wait for itself.
+    pub fn is_later(&self, since: Sequence) -> bool {
+        self.epoch_end.is_some_and(|end| since > end)
     }
 }
 
@@ -74,7 +75,7 @@ impl<'a> Plan<'a> {
     /// For each file whose key another one still needs, which one (W4).
     fn waits(&self) -> Waits {
         let mut waits = Waits::new();
-        for one in self.files.values().filter(|one| one.lacks() && !self.bounds.is_later(one.changed)) {
+        for one in self.files.values().filter(|one| one.lacks() && !self.bounds.is_later(one.since)) {
             let Some(local) = &one.local else { continue };
             if let Some(occupant) = self.occupants.get(local.key.as_str())
                 && occupant.is_needed
@@ -89,7 +90,7 @@ impl<'a> Plan<'a> {
     /// Files that are due, and those that they wait for, oldest first.
     fn due(&self, waits: &Waits) -> Vec<&'a Dirty> {
         let mut due = HashSet::new();
-        for one in self.files.values().filter(|one| one.is_due && !self.bounds.is_later(one.changed)) {
+        for one in self.files.values().filter(|one| one.is_due && !self.bounds.is_later(one.since)) {
             let mut next = Some(one.file);
             while let Some(file) = next
                 && due.insert(file)
@@ -176,7 +177,7 @@ impl<'a> Plan<'a> {
     }
 
     fn removals(&mut self, dirty: &'a [Dirty]) {
-        let lacking = dirty.iter().filter(|one| one.lacks() && !self.bounds.is_later(one.changed));
+        let lacking = dirty.iter().filter(|one| one.lacks() && !self.bounds.is_later(one.since));
         let wanted: HashSet<&str> =
             lacking.filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
         for one in dirty.iter().filter(|one| one.is_due) {

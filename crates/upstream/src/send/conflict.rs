@@ -59,7 +59,8 @@ impl Sender {
         }
         if let Some(there) = there.as_ref().filter(|there| self.is_unknown_own(request, there)) {
             let of_source = PlannedRequest { key: from.clone(), ..request.clone() };
-            self.note_found(&mut self.tracked.files.lock(), &of_source, Some(there));
+            let gone = self.note_found(&mut self.tracked.files.lock(), &of_source, Some(there));
+            self.drop_bytes(&gone);
             return Ok(true);
         }
         if there.is_none() {

@@ -14,7 +14,7 @@ use margay_rows::{Ino, key};
 use super::Sender;
 use super::request::Unsent;
 use crate::plan::PlannedRequest;
-use crate::tracked::{KEPT, commit, entering, kept_name};
+use crate::tracked::{File, KEPT, commit, dirty_write, entering, kept_name};
 
 /// Drafts that kept states go, and gives the names of their bytes.
 pub(super) fn draft_gone(ino: Ino, gone: &[UpstreamKept], writes: &mut Vec<Write>) -> Vec<String> {
@@ -50,11 +50,13 @@ impl Sender {
         let mut writes = Vec::new();
         let names = {
             let mut files = self.tracked.files.lock();
-            let gone = files.table.edit(Ino(file), |file| std::mem::take(&mut file.kept)).unwrap_or_default();
+            let ino = Ino(file);
+            let gone = files.table.edit(ino, File::give_up_kept).unwrap_or_default();
             if let Some(last) = gone.last() {
                 tracing::warn!(key = last.key, "its order is lost: what is here now is sent alone");
+                writes.extend(files.table.get(ino).map(|file| dirty_write(ino, file)));
             }
-            let names = draft_gone(Ino(file), &gone, &mut writes);
+            let names = draft_gone(ino, &gone, &mut writes);
             if let Err(error) = commit(&*self.tracked.below, writes) {
                 tracing::error!(%error, "kept states could not be removed");
             }

@@ -173,21 +173,30 @@ impl Sender {
         if files.table.edit(Ino(request.file), ended).is_none() {
             return;
         }
-        self.note_found(&mut files, request, own.as_ref());
+        let gone = self.note_found(&mut files, request, own.as_ref());
         drop(files);
+        self.drop_bytes(&gone);
         self.tracked.wake.notify_one();
     }
 
-    /// Stores a file, with the object of it that was found, if any.
-    pub(super) fn note_found(&self, files: &mut Files, request: &PlannedRequest, there: Option<&Described>) {
+    /// Stores a file, with the object of it that was found, if any. Returns the names of kept bytes that are not needed any more.
+    pub(super) fn note_found(
+        &self,
+        files: &mut Files,
+        request: &PlannedRequest,
+        there: Option<&Described>,
+    ) -> Vec<String> {
         let (ino, mut writes) = (Ino(request.file), Vec::new());
         if let Some(there) = there {
             take_found(files, request, there, &mut writes);
         }
+        let sent = files.table.edit(ino, File::drop_sent).unwrap_or_default();
+        let gone = draft_gone(ino, &sent, &mut writes);
         writes.extend(files.table.get(ino).map(|file| dirty_write(ino, file)));
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "what the bucket has could not be noted");
         }
+        gone
     }
 
     pub(super) fn postponed(&self, request: &PlannedRequest, why: &str, is_refused: bool) {

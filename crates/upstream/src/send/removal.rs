@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use margay_client::ClientError;
-use margay_client::upstream::{StateOf, Upstream};
+use margay_client::upstream::{Described, StateOf, Upstream};
 use margay_rows::Ino;
 use margay_rows::record::UpstreamObject;
 use tokio::task::JoinSet;
@@ -28,14 +28,23 @@ struct Doubt {
     has_name: bool,
 }
 
+/// What a key has of which an object is to be removed.
+enum Meant {
+    Remains,
+    IsGone,
+    IsAnother,
+}
+
 impl Sender {
     /// Asks for each key first, if the store would remove whatever is there, or if it may have been done.
     pub(super) async fn remove(&self, requests: &[PlannedRequest]) {
         let mut left = Vec::with_capacity(requests.len());
-        for (request, is_meant) in self.are_meant(requests).await {
-            match is_meant {
-                Ok(true) => left.push(request),
-                Ok(false) => self.changed_there(&request).await,
+        for (request, meant) in self.are_meant(requests).await {
+            match meant {
+                Ok(Meant::Remains) => left.push(request),
+                // Somebody may put something there before a request would arrive.
+                Ok(Meant::IsGone) => self.finished(&request, &Sent::default()),
+                Ok(Meant::IsAnother) => self.changed_there(&request).await,
                 Err(error) => self.postponed(&request, &error.to_string(), false),
             }
         }
@@ -69,19 +78,19 @@ impl Sender {
     }
 
     /// Whether each key has the object that is to be removed, as far as that is not left to the store.
-    async fn are_meant(&self, requests: &[PlannedRequest]) -> Vec<(PlannedRequest, Result<bool, ClientError>)> {
+    async fn are_meant(&self, requests: &[PlannedRequest]) -> Vec<(PlannedRequest, Result<Meant, ClientError>)> {
         let honoured = *self.honoured.lock();
         let (mut asked, mut all) = (JoinSet::new(), Vec::with_capacity(requests.len()));
         for request in requests {
             let doubt = self.doubt(request);
             if doubt.is_none() && honoured.covers(request) {
-                all.push((request.clone(), Ok(true)));
+                all.push((request.clone(), Ok(Meant::Remains)));
                 continue;
             }
             let (upstream, request) = (self.upstream.clone(), request.clone());
             asked.spawn(async move {
-                let is_meant = is_meant(&upstream, &request, doubt.as_ref()).await;
-                (request, is_meant)
+                let meant = meant(&upstream, &request, doubt.as_ref()).await;
+                (request, meant)
             });
         }
         all.extend(asked.join_all().await);
@@ -96,15 +105,25 @@ impl Sender {
     }
 }
 
-async fn is_meant(upstream: &Upstream, request: &PlannedRequest, doubt: Option<&Doubt>) -> Result<bool, ClientError> {
-    let there = upstream.describe(&request.key).await?;
-    let (Some(there), Some(doubt)) = (&there, doubt) else {
-        // Nothing there is what was wanted.
-        return Ok(there.is_none_or(|there| there.etag == etag_of(request)));
+async fn meant(upstream: &Upstream, request: &PlannedRequest, doubt: Option<&Doubt>) -> Result<Meant, ClientError> {
+    let Some(there) = upstream.describe(&request.key).await? else { return Ok(Meant::IsGone) };
+    if there.etag != etag_of(request) {
+        return Ok(Meant::IsAnother);
+    }
+    let is_meant = match doubt.and_then(|doubt| Some((doubt, doubt.own.as_ref()?))) {
+        Some((doubt, own)) => is_meant(upstream, (request, &there), doubt, own).await?,
+        None => true,
     };
-    let Some(own) = doubt.own.as_ref().filter(|_| there.etag == etag_of(request)) else {
-        return Ok(there.etag == etag_of(request));
-    };
+    Ok(if is_meant { Meant::Remains } else { Meant::IsAnother })
+}
+
+/// Of an object with the ETag of the one that is to be removed.
+async fn is_meant(
+    upstream: &Upstream,
+    (request, there): (&PlannedRequest, &Described),
+    doubt: &Doubt,
+    own: &UpstreamObject,
+) -> Result<bool, ClientError> {
     let write_id = write_id_of(there);
     if write_id.starts_with(&doubt.file_id) && write_id != own.write_id {
         // An older write of the file itself.

@@ -141,8 +141,22 @@ impl File {
     /// Takes away the first kept states whose bytes its object had.
     pub(crate) fn drop_without_bytes(&mut self) -> Vec<UpstreamKept> {
         let has_own = |kept: &UpstreamKept| kept.has_bytes || kept.key.ends_with('/');
-        let count = self.kept.iter().take_while(|kept| !has_own(kept)).count();
-        self.kept.drain(..count).collect()
+        self.give_up(self.kept.iter().take_while(|kept| !has_own(kept)).count())
+    }
+
+    /// Takes away all kept states.
+    pub(crate) fn give_up_kept(&mut self) -> Vec<UpstreamKept> {
+        self.give_up(self.kept.len())
+    }
+
+    /// What waits for a state that is not sent waits for the next one (W3).
+    fn give_up(&mut self, count: usize) -> Vec<UpstreamKept> {
+        let gone: Vec<UpstreamKept> = self.kept.drain(..count).collect();
+        if let Some(first) = gone.first() {
+            let next = self.kept.first_mut().map_or(&mut self.dirty.since, |kept| &mut kept.since);
+            *next = first.since.min(*next);
+        }
+        gone
     }
 
     /// Whether it waits until it is closed, should it be open.
