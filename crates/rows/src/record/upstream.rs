@@ -2,8 +2,8 @@
 //!
 //! Layout:     object: 1, text key, text ETag, text write id, varint size, varint number of its bytes, varint content,
 //!             varint attributes; or 2, the same, and varint time | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
-//!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
-//!             the write whose outcome is not known | kept state: 1, flag (it has bytes), text key, varint since, varint
+//!             varint changed, varint count of leftovers, each text key, text ETag, varint since, with a flag text write id and
+//!             varint time; with a flag: text key of the write whose outcome is not known | kept state: 1, flag (it has bytes), text key, varint since, varint
 //!             changed, varint size, varint content, varint attributes, varint count of headers, each text name, bytes value |
 //!             upload: 1, text key, text id
 //! Invariants: U1 keys and ETags are texts as the bucket gave them.
@@ -18,6 +18,8 @@ const LAYOUT_TIMED: u8 = 2;
 const FLAG_NAMED: u8 = 1;
 const FLAG_MOVED: u8 = 2;
 const FLAG_SENT: u8 = 4;
+/// Leftovers have write ids and times.
+const FLAG_IDENTIFIED: u8 = 8;
 /// Objects of one file that wait for their removal.
 const LEFTOVERS_MAX: usize = 65_536;
 /// Headers of one object.
@@ -41,11 +43,14 @@ pub struct UpstreamObject {
 }
 
 /// An object that is to be removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamLeftover {
     pub key: String,
     pub etag: String,
     pub since: u64,
+    /// As those of `UpstreamObject`; neither is known of a row of an older program.
+    pub write_id: String,
+    pub modified: u64,
 }
 
 /// A file or directory of which the bucket does not have the local state.
@@ -144,7 +149,8 @@ impl UpstreamDirty {
         writer.byte(LAYOUT);
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let sent = flag(self.sent.is_some(), FLAG_SENT);
-        writer.byte(flag(self.name.is_some(), FLAG_NAMED) | flag(self.moved, FLAG_MOVED) | sent);
+        let identified = flag(!self.leftovers.is_empty(), FLAG_IDENTIFIED);
+        writer.byte(flag(self.name.is_some(), FLAG_NAMED) | flag(self.moved, FLAG_MOVED) | sent | identified);
         if let Some((directory, name)) = &self.name {
             writer.varint(directory.0);
             writer.bytes(name.as_bytes());
@@ -156,6 +162,8 @@ impl UpstreamDirty {
             writer.bytes(left.key.as_bytes());
             writer.bytes(left.etag.as_bytes());
             writer.varint(left.since);
+            writer.bytes(left.write_id.as_bytes());
+            writer.varint(left.modified);
         }
         if let Some(key) = &self.sent {
             writer.bytes(key.as_bytes());
@@ -167,7 +175,7 @@ impl UpstreamDirty {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let flags = reader.byte()?;
-        if flags & !(FLAG_NAMED | FLAG_MOVED | FLAG_SENT) != 0 {
+        if flags & !(FLAG_NAMED | FLAG_MOVED | FLAG_SENT | FLAG_IDENTIFIED) != 0 {
             return Err(Damaged("unknown flags of a dirty file"));
         }
         let name = match flags & FLAG_NAMED {
@@ -182,7 +190,12 @@ impl UpstreamDirty {
         let mut leftovers = Vec::new();
         for _ in 0..count {
             let (key, etag) = (reader.text()?.to_owned(), reader.text()?.to_owned());
-            leftovers.push(UpstreamLeftover { key, etag, since: reader.varint()? });
+            let since = reader.varint()?;
+            let (write_id, modified) = match flags & FLAG_IDENTIFIED {
+                0 => (String::new(), 0),
+                _ => (reader.text()?.to_owned(), reader.varint()?),
+            };
+            leftovers.push(UpstreamLeftover { key, etag, since, write_id, modified });
         }
         let sent = match flags & FLAG_SENT {
             0 => None,
@@ -255,7 +268,8 @@ mod tests {
             assert_eq!(UpstreamObject::decode(&object.encode()), Ok(object.clone()));
         }
         assert_eq!(object.encode()[0], 1, "as older programs wrote it");
-        let left = UpstreamLeftover { key: "old".to_owned(), etag: "e".to_owned(), since: 9 };
+        let (key, etag, write_id) = ("old".to_owned(), "e".to_owned(), "i-5-1.2".to_owned());
+        let left = UpstreamLeftover { key, etag, since: 9, write_id, modified: 7000 };
         let dirty = UpstreamDirty {
             name: Some((Ino(5), "n".to_owned())),
             moved: true,
@@ -267,6 +281,11 @@ mod tests {
         assert_eq!(UpstreamDirty::decode(&dirty.encode()), Ok(dirty));
         let gone = UpstreamDirty::default();
         assert_eq!(UpstreamDirty::decode(&gone.encode()), Ok(gone));
+        // As an older program wrote it: 1, no flag, since, changed, one leftover.
+        let old = UpstreamDirty::decode(&[1, 0, 5, 6, 1, 1, b'k', 1, b'e', 7]).map(|dirty| dirty.leftovers);
+        let left =
+            UpstreamLeftover { since: 7, key: "k".to_owned(), etag: "e".to_owned(), ..UpstreamLeftover::default() };
+        assert_eq!(old, Ok(vec![left]));
         let kept = UpstreamKept {
             key: "k".to_owned(),
             since: 3,
@@ -279,7 +298,7 @@ mod tests {
         };
         assert_eq!(UpstreamKept::decode(&kept.encode()), Ok(kept.clone()));
         assert!(UpstreamKept::decode(&kept.encode()[1..]).is_err() && UpstreamKept::decode(&[1, 2]).is_err());
-        for wrong in [&[1, 8, 0, 0, 0][..], &[2], &[1, 0, 0, 0, 255, 255, 255, 1]] {
+        for wrong in [&[1, 16, 0, 0, 0][..], &[2], &[1, 0, 0, 0, 255, 255, 255, 1]] {
             assert!(UpstreamDirty::decode(wrong).is_err());
         }
         assert!(UpstreamObject::decode(&object.encode()[1..]).is_err());

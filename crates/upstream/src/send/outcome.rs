@@ -85,12 +85,7 @@ impl Sender {
                 Some(kept) => kept.since = one.since.min(kept.changed),
                 None => file.dirty.since = one.since,
             }
-            let left = |left: &plan::Leftover| UpstreamLeftover {
-                key: left.key.clone(),
-                etag: left.etag.clone(),
-                since: left.since,
-            };
-            file.dirty.leftovers = one.leftovers.iter().map(left).collect();
+            file.dirty.leftovers = one.leftovers.iter().map(|left| identified(left, &file)).collect();
             let sent = (ino == request.file && request.action != Action::Delete).then_some(sent);
             set_object(&mut file, Ino(ino), one, sent, &mut writes);
             gone.extend(draft_gone(Ino(ino), &file.drop_sent(), &mut writes));
@@ -217,6 +212,18 @@ impl Sender {
     }
 }
 
+/// What is to be removed, with what tells it from other objects with the same bytes.
+fn identified(left: &plan::Leftover, file: &File) -> UpstreamLeftover {
+    let plan::Leftover { key, etag, since } = left.clone();
+    let known = file.dirty.leftovers.iter().find(|known| known.key == key && known.etag == etag);
+    let object = file.object.as_ref().filter(|object| object.key == key && object.etag == etag);
+    let (write_id, modified) = known
+        .map(|known| (known.write_id.clone(), known.modified))
+        .or_else(|| object.map(|object| (object.write_id.clone(), object.modified)))
+        .unwrap_or_default();
+    UpstreamLeftover { key, etag, since, write_id, modified }
+}
+
 fn postpone(files: &mut Files, request: &PlannedRequest, why: &str, is_refused: bool) {
     let now = files.now();
     files.table.edit(Ino(request.file), |file| {
@@ -240,7 +247,8 @@ fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, wr
     files.table.edit(ino, |file| match &mut file.object {
         Some(object) if object.key != request.key => {
             file.dirty.leftovers.retain(|left| left.key != key);
-            file.dirty.leftovers.push(UpstreamLeftover { key, etag, since: file.dirty.changed });
+            let (since, write_id) = (file.dirty.changed, write_id_of(there).to_owned());
+            file.dirty.leftovers.push(UpstreamLeftover { key, etag, since, write_id, modified: 0 });
         }
         object => {
             let number = object.as_ref().map_or(0, |object| object.number);

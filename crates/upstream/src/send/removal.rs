@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use margay_client::ClientError;
 use margay_client::upstream::{Described, StateOf, Upstream};
 use margay_rows::Ino;
-use margay_rows::record::UpstreamObject;
+use margay_rows::record::{UpstreamLeftover, UpstreamObject};
 use tokio::task::JoinSet;
 
 use super::Sender;
@@ -23,6 +23,7 @@ use crate::tracked::File;
 /// What is known of a file of which a removal may have been made already.
 struct Doubt {
     own: Option<UpstreamObject>,
+    left: Option<UpstreamLeftover>,
     /// Begins the ids of all its writes.
     file_id: String,
     has_name: bool,
@@ -101,7 +102,8 @@ impl Sender {
         let files = self.tracked.files.lock();
         let file = files.table.get(Ino(request.file)).filter(|file| file.removal_may_be_done)?;
         let (own, has_name) = (file.object.clone(), file.dirty.name.is_some());
-        Some(Doubt { own, file_id: self.file_id(Ino(request.file)), has_name })
+        let left = file.dirty.leftovers.iter().find(|left| left.key == request.key).cloned();
+        Some(Doubt { own, left, file_id: self.file_id(Ino(request.file)), has_name })
     }
 }
 
@@ -129,8 +131,14 @@ async fn is_meant(
         // An older write of the file itself.
         return Ok(true);
     }
+    let written_ms = written_ms(&there.headers);
     if own.key == request.key {
-        return Ok(is_same_object(own, write_id, written_ms(&there.headers)));
+        return Ok(is_same_object((&own.write_id, own.modified), write_id, written_ms));
+    }
+    if let Some(left) = &doubt.left
+        && !is_same_object((&left.write_id, left.modified), write_id, written_ms)
+    {
+        return Ok(false);
     }
     if !doubt.has_name {
         return Ok(true);
@@ -140,9 +148,9 @@ async fn is_meant(
 }
 
 /// Whether an object with the ETag that the rows know is the object that they know. HEAD tells whole seconds.
-fn is_same_object(known: &UpstreamObject, write_id: &str, written_ms: u64) -> bool {
-    let is_known_time = write_id.is_empty() && known.modified != 0 && written_ms != 0;
-    known.write_id == write_id && (!is_known_time || known.modified / 1000 == written_ms / 1000)
+fn is_same_object((known_id, known_ms): (&str, u64), write_id: &str, written_ms: u64) -> bool {
+    let is_known_time = write_id.is_empty() && known_ms != 0 && written_ms != 0;
+    known_id == write_id && (!is_known_time || known_ms / 1000 == written_ms / 1000)
 }
 
 #[cfg(test)]
@@ -151,19 +159,9 @@ mod tests {
 
     #[test]
     fn the_same_bytes_written_again_are_another_object() {
-        let known = |write_id: &str, modified| UpstreamObject {
-            key: "k".to_owned(),
-            etag: "\"e\"".to_owned(),
-            write_id: write_id.to_owned(),
-            size: 1,
-            number: 0,
-            content: 0,
-            attributes: 0,
-            modified,
-        };
-        assert!(is_same_object(&known("0-5-1", 0), "0-5-1", 7000));
-        assert!(!is_same_object(&known("0-5-1", 0), "1-9-2", 7000) && !is_same_object(&known("", 7123), "1-9-2", 7000));
-        assert!(is_same_object(&known("", 7123), "", 7000) && !is_same_object(&known("", 7123), "", 8000));
-        assert!(is_same_object(&known("", 0), "", 8000) && is_same_object(&known("", 7123), "", 0), "nobody knows");
+        assert!(is_same_object(("0-5-1", 0), "0-5-1", 7000));
+        assert!(!is_same_object(("0-5-1", 0), "1-9-2", 7000) && !is_same_object(("", 7123), "1-9-2", 7000));
+        assert!(is_same_object(("", 7123), "", 7000) && !is_same_object(("", 7123), "", 8000));
+        assert!(is_same_object(("", 0), "", 8000) && is_same_object(("", 7123), "", 0), "nobody knows");
     }
 }
