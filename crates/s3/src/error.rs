@@ -376,6 +376,8 @@ impl From<volume::Error> for S3Error {
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
             // A key that fits here and not in the other store that gets it, with what that puts before it.
             E::Io(cause) if cause.raw_os_error() == Some(NAME_TOO_LONG) => key_too_long(),
+            // Bytes that are in another store, which does not answer.
+            E::Io(ref cause) if cause.kind() == std::io::ErrorKind::TimedOut => unanswered(&error),
             E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),
         }
     }

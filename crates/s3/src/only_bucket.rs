@@ -54,6 +54,11 @@ fn is_passed_on(op: Op) -> bool {
     )
 }
 
+/// Of a key that ends in `/` the other store gets the marker of the directory, with its attributes and no content.
+fn makes_object(op: Op) -> bool {
+    matches!(op, Op::CopyObject | Op::CreateMultipartUpload | Op::PutObject | Op::RenameObject)
+}
+
 /// Refuses what only the server of a volume of its own can do. `own`: the name of the bucket.
 pub(crate) fn refuse(
     own: &str,
@@ -80,6 +85,9 @@ pub(crate) fn refuse(
     if !reads && target.key.starts_with(TEMPORARY) {
         return Err(S3Error::new(Code::AccessDenied, format!("Keys below {TEMPORARY} are not for clients")));
     }
+    if makes_object(op) && target.key.ends_with('/') {
+        return refused("an object whose key ends in /");
+    }
     for (name, value) in headers.iter().filter(|_| !reads) {
         let fits = |own: &str| name == own || own.ends_with('-') && name.as_str().starts_with(own);
         let Some((_, harmless)) = REFUSED.iter().find(|(own, _)| fits(own)) else { continue };
@@ -98,9 +106,17 @@ mod tests {
     use crate::route::{named, policy};
 
     fn outcome(name: &'static str, bucket: &str, headers: &[(&'static str, &'static str)]) -> Result<(), Code> {
+        outcome_of(name, (bucket, "key"), headers)
+    }
+
+    fn outcome_of(
+        name: &'static str,
+        (bucket, key): (&str, &str),
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<(), Code> {
         let operation = named(name);
         let op = policy::policy(operation).unwrap().op;
-        let target = Target { bucket: bucket.to_owned(), key: "key".to_owned(), virtual_host: false };
+        let target = Target { bucket: bucket.to_owned(), key: key.to_owned(), virtual_host: false };
         let headers = headers
             .iter()
             .map(|(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
@@ -128,6 +144,11 @@ mod tests {
 
     #[test]
     fn what_the_other_store_would_not_get_is_refused() {
+        for name in ["PutObject", "CopyObject", "CreateMultipartUpload"] {
+            assert_eq!(outcome_of(name, ("photos", "d/"), &[]), Err(Code::NotImplemented), "{name}");
+        }
+        assert_eq!(outcome_of("DeleteObject", ("photos", "d/"), &[]), Ok(()));
+        assert_eq!(outcome_of("GetObject", ("photos", "d/"), &[]), Ok(()));
         assert_eq!(outcome("PutObject", "photos", &[("x-amz-acl", "private"), ("content-type", "a/b")]), Ok(()));
         for header in [
             ("x-amz-acl", "public-read"),
