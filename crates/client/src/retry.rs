@@ -61,7 +61,8 @@ pub(crate) fn time_of(ask: &Ask) -> Duration {
     if content { CONTENT_TIME_MAX } else { SHORT_TIME_MAX }
 }
 
-fn is_worth_another(error: &ClientError) -> bool {
+/// Whether an attempt failed by something that passes.
+pub(crate) fn is_passing(error: &ClientError) -> bool {
     match error {
         ClientError::Connect { .. } | ClientError::Transport { .. } | ClientError::Timeout { .. } => true,
         ClientError::Refused(refusal) => {
@@ -71,41 +72,19 @@ fn is_worth_another(error: &ClientError) -> bool {
     }
 }
 
+/// As `is_passing`, of a request that must not be executed a second time: an attempt that may have been is the last one.
+pub(crate) fn is_passing_undone(error: &ClientError) -> bool {
+    is_passing(error) && !error.may_be_done()
+}
+
 /// Upper limit of the wait after this many attempts.
 fn longest_wait(tries: u32) -> Duration {
     WAIT_FIRST.saturating_mul(1 << (tries - 1).min(16)).min(WAIT_MAX)
 }
 
-/// Sends until the outcome is final or the budget is exhausted; `pause` waits.
+/// Sends until the outcome is final or the budget is exhausted; `is_worth_another` says which failures are not final, `pause`
+/// waits.
 pub(crate) async fn until_done<F, P>(
-    tries_max: u32,
-    budget: Option<&Budget>,
-    send: impl FnMut() -> F,
-    pause: impl Fn(Duration) -> P,
-) -> Result<Answer, ClientError>
-where
-    F: Future<Output = Result<Answer, ClientError>>,
-    P: Future<Output = ()>,
-{
-    until(is_worth_another, tries_max, budget, send, pause).await
-}
-
-/// As `until_done`, of a request that must not be executed a second time: an attempt that may have been is the last one.
-pub(crate) async fn until_maybe_done<F, P>(
-    tries_max: u32,
-    budget: Option<&Budget>,
-    send: impl FnMut() -> F,
-    pause: impl Fn(Duration) -> P,
-) -> Result<Answer, ClientError>
-where
-    F: Future<Output = Result<Answer, ClientError>>,
-    P: Future<Output = ()>,
-{
-    let is_worth = |error: &ClientError| is_worth_another(error) && !error.may_be_done();
-    until(is_worth, tries_max, budget, send, pause).await
-}
-
-async fn until<F, P>(
     is_worth_another: impl Fn(&ClientError) -> bool,
     tries_max: u32,
     budget: Option<&Budget>,
@@ -175,7 +154,7 @@ mod tests {
             std::future::ready(if status == 200 { Ok(answer) } else { Err(refused(status)) })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let outcome = runtime.block_on(until_done(TRIES_MAX, budget, send, |_| std::future::ready(())));
+        let outcome = runtime.block_on(until_done(is_passing, TRIES_MAX, budget, send, |_| std::future::ready(())));
         (outcome.map_or_else(|error| error.status().unwrap(), |_| 200), asked.get())
     }
 

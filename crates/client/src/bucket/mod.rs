@@ -173,10 +173,9 @@ impl Bucket {
     fn wait(&self, ask: Ask, tries_max: u32) -> Result<Answer, ClientError> {
         let calls = Arc::clone(&self.calls);
         let runtime = self.runtime.as_ref().expect("a bucket that is used has its runtime");
-        wait_on(
-            runtime,
-            async move { retry::until_done(tries_max, None, || calls.once(&ask), tokio::time::sleep).await },
-        )
+        wait_on(runtime, async move {
+            retry::until_done(retry::is_passing, tries_max, None, || calls.once(&ask), tokio::time::sleep).await
+        })
     }
 }
 

@@ -208,40 +208,41 @@ impl Upstream {
 
     /// Also returns whether an earlier attempt may have succeeded although its response was lost.
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
+        self.send_while(retry::is_passing, ask).await
+    }
+
+    /// Not again after an attempt that may have succeeded.
+    async fn send_once(&self, ask: &Ask) -> Result<Answer, ClientError> {
+        self.send_while(retry::is_passing_undone, ask).await.0
+    }
+
+    /// As `send_unsure`, again after failures that are worth it.
+    async fn send_while(
+        &self,
+        is_worth_another: fn(&ClientError) -> bool,
+        ask: &Ask,
+    ) -> (Result<Answer, ClientError>, bool) {
         let (inner, unsure, is_again) = (&*self.0, AtomicBool::new(false), AtomicBool::new(false));
         let once = || async {
-            let outcome = inner.attempt(ask, is_again.swap(true, Ordering::Relaxed)).await;
+            let slot = inner.room.slot().await;
+            let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
+            let outcome = inner.way.once(ask).await;
+            begun.ended(&outcome);
+            let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
+            // A connection that broke says nothing.
+            if let Some(status) = status {
+                slot.answered(matches!(status, 429 | 503));
+            }
+            drop(slot);
             let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
             // A server that answers 500 or 503 may have executed the request.
             let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));
             unsure.fetch_or(lost || broken, Ordering::Relaxed);
             outcome
         };
-        let outcome =
-            retry::until_done(retry::TRIES_MAX, Some(&inner.budget), once, |length| inner.way.pause(length)).await;
+        let pause = |length| inner.way.pause(length);
+        let outcome = retry::until_done(is_worth_another, retry::TRIES_MAX, Some(&inner.budget), once, pause).await;
         (outcome, unsure.into_inner())
-    }
-
-    /// Not again after an attempt that may have succeeded.
-    async fn send_once(&self, ask: &Ask) -> Result<Answer, ClientError> {
-        let (inner, is_again) = (&*self.0, AtomicBool::new(false));
-        let once = || inner.attempt(ask, is_again.swap(true, Ordering::Relaxed));
-        retry::until_maybe_done(retry::TRIES_MAX, Some(&inner.budget), once, |length| inner.way.pause(length)).await
-    }
-}
-
-impl Inner {
-    async fn attempt(&self, ask: &Ask, is_again: bool) -> Result<Answer, ClientError> {
-        let slot = self.room.slot().await;
-        let begun = self.meter.begin(ask, is_again);
-        let outcome = self.way.once(ask).await;
-        begun.ended(&outcome);
-        let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
-        // A connection that broke says nothing.
-        if let Some(status) = status {
-            slot.answered(matches!(status, 429 | 503));
-        }
-        outcome
     }
 }
 

@@ -190,6 +190,16 @@ fn synced(world: &World, name: &str, content: &[u8]) {
     world.mount.sync_directory().unwrap();
 }
 
+/// A bucket with these objects, which are listed, by a mount with `fsync=local`.
+fn listed_locally(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    objects.iter().for_each(|(key, body)| store.put(key, body));
+    let cache = Cache::local(seed);
+    let world = cache.open(&target, "");
+    world.shown();
+    (store, world, cache)
+}
+
 /// The power is cut and all is sent. The contents that `c` had until the bucket had `later`.
 fn contents_of_c_after_a_cut(mut cache: Cache, world: World, store: &Arc<Store>) -> Vec<String> {
     let target = cache.cut_power(world, store, 9);
@@ -207,10 +217,7 @@ fn contents_of_c_after_a_cut(mut cache: Cache, world: World, store: &Arc<Store>)
 
 #[test]
 fn the_order_stays_when_the_answer_to_a_copy_is_lost() {
-    let (store, target) = runtime().block_on(Store::start());
-    let cache = Cache::local(78);
-    let world = cache.open(&target, "");
-    world.shown();
+    let (store, world, cache) = listed_locally(78, &[]);
     synced(&world, "b", b"first");
     world.flush();
     store.set_reachable(false);
@@ -227,10 +234,7 @@ fn the_order_stays_when_the_answer_to_a_copy_is_lost() {
 
 #[test]
 fn the_order_stays_when_the_answer_to_a_removal_is_lost() {
-    let (store, target) = runtime().block_on(Store::start());
-    let cache = Cache::local(79);
-    let world = cache.open(&target, "");
-    world.shown();
+    let (store, world, cache) = listed_locally(79, &[]);
     synced(&world, "c", b"first");
     world.flush();
     lose_answers(&store, Method::POST);
@@ -246,11 +250,7 @@ fn the_order_stays_when_the_answer_to_a_removal_is_lost() {
 
 /// A bucket with `a`, which is listed; what is done now is not sent yet.
 fn listed_and_silent(seed: u64) -> (Arc<Store>, World, Cache) {
-    let (store, target) = runtime().block_on(Store::start());
-    store.put("a", b"first");
-    let cache = Cache::local(seed);
-    let world = cache.open(&target, "");
-    world.shown();
+    let (store, world, cache) = listed_locally(seed, &[("a", b"first")]);
     store.wait_probed();
     store.set_reachable(false);
     (store, world, cache)
@@ -262,10 +262,6 @@ fn texts(store: &Store) -> Vec<(String, String)> {
         (if short == key { key } else { short + " aside" }, String::from_utf8(body).unwrap())
     };
     in_bucket(store).into_iter().map(text).collect()
-}
-
-fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
-    of.iter().map(|(key, body)| ((*key).to_owned(), (*body).to_owned())).collect()
 }
 
 #[test]

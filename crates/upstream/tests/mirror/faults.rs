@@ -16,10 +16,6 @@ fn bodies(store: &Store) -> Vec<(String, String)> {
     objects.map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
 }
 
-fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
-    of.iter().map(|(key, body)| ((*key).to_owned(), (*body).to_owned())).collect()
-}
-
 fn here(world: &World) -> Vec<(String, String)> {
     world.shown().into_iter().map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
 }

@@ -397,6 +397,10 @@ pub(crate) fn listed_by(
     (store, world, cache)
 }
 
+pub(crate) fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(key, body)| ((*key).to_owned(), (*body).to_owned())).collect()
+}
+
 pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
