@@ -371,9 +371,8 @@ impl Signals {
                 _ = self.hangup.recv() => tracing::info!("SIGHUP: looking at the TLS files"),
                 () = tokio::time::sleep(tls::LOOK_EVERY), if tls.is_some() => {}
             }
-            if let Some(tls) = tls.cloned() {
-                // Fails only when the runtime ends, and then the certificate is no longer needed.
-                let _ = tokio::task::spawn_blocking(move || tls::refresh(&tls)).await;
+            if let Some(tls) = tls {
+                tls::refresh_apart(tls).await;
             }
         }
     }

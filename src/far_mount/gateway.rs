@@ -137,9 +137,7 @@ async fn follow_certificate(tls: Tls) {
             _ = hangup.recv() => tracing::info!("SIGHUP: looking at the TLS files"),
             () = tokio::time::sleep(tls::LOOK_EVERY) => {}
         }
-        let tls = tls.clone();
-        // Fails only when the runtime ends, and then the certificate is no longer needed.
-        let _ = tokio::task::spawn_blocking(move || tls::refresh(&tls)).await;
+        tls::refresh_apart(&tls).await;
     }
 }
 

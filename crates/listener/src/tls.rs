@@ -117,6 +117,13 @@ impl Tls {
     }
 }
 
+/// As `refresh`, on a thread that may wait for a disk.
+pub async fn refresh_apart(tls: &Tls) {
+    let tls = tls.clone();
+    // Fails only when the runtime ends, and then the certificate is no longer needed.
+    let _ = tokio::task::spawn_blocking(move || refresh(&tls)).await;
+}
+
 /// Checks the files now and logs the result.
 pub fn refresh(tls: &Tls) {
     match tls.reload() {

@@ -299,11 +299,12 @@ impl std::error::Error for S3Error {}
 const NAME_TOO_LONG: i32 = 36;
 
 fn unanswered(error: &volume::Error) -> S3Error {
-    tracing::warn!(%error, "a request was given up: the metadata did not answer in time");
+    tracing::warn!(%error, "a request was given up: no answer in time");
     S3Error::new(
         Code::ServiceUnavailable,
         match error {
             volume::Error::OutcomeUnknown => "Whether the change was made is unknown; read before trying again.",
+            volume::Error::Io(_) => "The store that has the bytes did not answer in time.",
             _ => "The metadata did not answer in time; nothing was changed.",
         },
     )

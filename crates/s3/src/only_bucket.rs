@@ -102,6 +102,10 @@ pub(crate) fn refuse(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use margay_volume as volume;
+
     use super::*;
     use crate::route::{named, policy};
 
@@ -161,5 +165,13 @@ mod tests {
         ] {
             assert_eq!(outcome("PutObject", "photos", &[header]), Err(Code::NotImplemented), "{header:?}");
         }
+    }
+
+    #[test]
+    fn bytes_of_the_other_store_that_do_not_come_are_no_fault_inside() {
+        let of =
+            |kind: io::ErrorKind| S3Error::from(volume::Error::Io(io::Error::new(kind, "no answer for 30 s"))).code;
+        assert_eq!(of(io::ErrorKind::TimedOut), Code::ServiceUnavailable);
+        assert_eq!(of(io::ErrorKind::Other), Code::InternalError);
     }
 }
