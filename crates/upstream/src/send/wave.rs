@@ -94,15 +94,19 @@ impl Sender {
         mut due: Vec<Ino>,
     ) -> Result<Vec<Work>, EngineError> {
         let bounds = Bounds { first_write: files.table.first_write(), epoch_end: files.epoch_end() };
-        let is_removal = |ino: &Ino| files.table.get(*ino).is_some_and(|file| file.is_removal());
-        // One request removes a thousand: when one removal is due, all go.
-        if due.iter().any(is_removal) {
-            due.retain(|ino| !is_removal(ino));
-            due.extend(files.table.removals());
-        }
         // What older writes or epochs hold up needs no plan.
         let is_held_up = |file: &File| file.is_held_up(bounds.first_write) || bounds.is_later(file.lacking_since());
         due.retain(|ino| files.table.get(*ino).is_some_and(|file| !is_held_up(file)));
+        let is_removal = |ino: &Ino| files.table.get(*ino).is_some_and(File::is_removal);
+        // One request removes a thousand: when one removal is due, all go that have not failed.
+        if due.iter().any(is_removal) {
+            due.retain(|ino| !is_removal(ino) || files.table.get(*ino).is_some_and(|file| file.failure.is_some()));
+            due.extend(
+                files.table.removals().filter(|ino| {
+                    files.table.get(*ino).is_some_and(|file| file.failure.is_none() && !is_held_up(file))
+                }),
+            );
+        }
         if due.is_empty() {
             return Ok(Vec::new());
         }

@@ -463,3 +463,29 @@ fn a_copy_that_is_done_and_said_to_have_failed_is_there_once() {
     world.flush();
     assert_eq!(bodies(&store), pairs(&[("c", "same")]));
 }
+
+/// Once there were hundreds of requests a second: the removal of `a` waits for the new `a`, and all others went again with it.
+#[test]
+fn removals_wait_for_their_next_try() {
+    let (store, world, cache) = listed(35, &[("a", b"1"), ("b", b"2")]);
+    let unlink = |name: &str| world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    let fails = |key: &'static str| {
+        cache.clock().jump(Duration::from_secs(5));
+        wait("it fails", || world.far.backlog().failures.iter().any(|one| one.key == key));
+    };
+    store.script(|method, _, _| match *method {
+        Method::POST => Some(Fault::Refused(403, "AccessDenied")),
+        Method::PUT => Some(Fault::Lost),
+        _ => None,
+    });
+    unlink("b");
+    fails("b");
+    unlink("a");
+    world.write("", "a", 0, b"3").unwrap();
+    fails("a");
+    cache.clock().jump(Duration::from_secs(5));
+    let before = store.requests();
+    std::thread::sleep(Duration::from_millis(500));
+    let sent = store.requests() - before;
+    assert!(sent < 40, "{sent} requests in half a second");
+}
