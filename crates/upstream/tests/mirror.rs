@@ -27,6 +27,8 @@ mod listen;
 mod multipart;
 #[path = "mirror/parts.rs"]
 mod parts;
+#[path = "mirror/removals.rs"]
+mod removals;
 #[path = "mirror/store.rs"]
 mod store;
 #[path = "mirror/world.rs"]

@@ -178,6 +178,7 @@ impl Sender {
             files.table.edit(ino, |file| {
                 if let Some(object) = file.object.take_if(|object| object.key == request.key) {
                     writes.extend(object_gone(ino, &object));
+                    file.removal_may_be_done = true;
                     gone.extend(draft_gone(ino, &file.drop_without_bytes(), &mut writes));
                 }
                 file.dirty.leftovers.retain(|left| left.key != request.key);

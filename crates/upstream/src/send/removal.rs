@@ -2,7 +2,8 @@
 //!
 //! Invariants: X1 a removal that may have been made already, by an earlier process or by a request whose answer was lost, is not
 //!                made again before the object is known to be the one that was meant. Somebody may have moved the same bytes under
-//!                the key meanwhile, and they have the same ETag.
+//!                the key meanwhile, and they have the same ETag. The same holds when the object under the new key is gone: the
+//!                one who took it may have put its bytes back.
 //!             X2 such a removal of what a rename has left goes only while the file is under its new key.
 //! Not here:   when a removal is due (plan), what was changed by others (conflict).
 
@@ -112,8 +113,8 @@ async fn meant(upstream: &Upstream, request: &PlannedRequest, doubt: Option<&Dou
     if there.etag != etag_of(request) {
         return Ok(Meant::IsAnother);
     }
-    let is_meant = match doubt.and_then(|doubt| Some((doubt, doubt.own.as_ref()?))) {
-        Some((doubt, own)) => is_meant(upstream, (request, &there), doubt, own).await?,
+    let is_meant = match doubt {
+        Some(doubt) => is_meant(upstream, (request, &there), doubt).await?,
         None => true,
     };
     Ok(if is_meant { Meant::Remains } else { Meant::IsAnother })
@@ -124,15 +125,14 @@ async fn is_meant(
     upstream: &Upstream,
     (request, there): (&PlannedRequest, &Described),
     doubt: &Doubt,
-    own: &UpstreamObject,
 ) -> Result<bool, ClientError> {
-    let write_id = write_id_of(there);
-    if write_id.starts_with(&doubt.file_id) && write_id != own.write_id {
+    let (write_id, own) = (write_id_of(there), doubt.own.as_ref());
+    if write_id.starts_with(&doubt.file_id) && own.is_none_or(|own| write_id != own.write_id) {
         // An older write of the file itself.
         return Ok(true);
     }
     let written_ms = written_ms(&there.headers);
-    if own.key == request.key {
+    if let Some(own) = own.filter(|own| own.key == request.key) {
         return Ok(is_same_object((&own.write_id, own.modified), write_id, written_ms));
     }
     if let Some(left) = &doubt.left
@@ -140,9 +140,7 @@ async fn is_meant(
     {
         return Ok(false);
     }
-    if !doubt.has_name {
-        return Ok(true);
-    }
+    let Some(own) = own.filter(|_| doubt.has_name) else { return Ok(true) };
     let moved = upstream.describe(&own.key).await?;
     Ok(moved.is_some_and(|moved| moved.etag == own.etag))
 }

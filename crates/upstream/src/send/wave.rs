@@ -101,11 +101,11 @@ impl Sender {
         // One request removes a thousand: when one removal is due, all go that have not failed.
         if due.iter().any(is_removal) {
             due.retain(|ino| !is_removal(ino) || files.table.get(*ino).is_some_and(|file| file.failure.is_some()));
-            due.extend(
-                files.table.removals().filter(|ino| {
-                    files.table.get(*ino).is_some_and(|file| file.failure.is_none() && !is_held_up(file))
-                }),
-            );
+            let goes_too = |ino: Ino, file: &File| {
+                file.failure.is_none() && !is_held_up(file) && !(file.is_far() && self.volume.is_open(ino))
+            };
+            let removals = files.table.removals();
+            due.extend(removals.filter(|ino| files.table.get(*ino).is_some_and(|file| goes_too(*ino, file))));
         }
         if due.is_empty() {
             return Ok(Vec::new());

@@ -30,7 +30,7 @@ pub(crate) struct File {
     pub(crate) in_progress: bool,
     /// Removals in progress of its objects.
     pub(crate) removing: u32,
-    /// A removal of its objects may have been made that the rows do not know.
+    /// A removal of its objects may have been made that the rows do not know, or what it is to remove may be another object.
     pub(crate) removal_may_be_done: bool,
     /// The key that a write in progress makes.
     pub(crate) sending: Option<String>,
@@ -175,6 +175,11 @@ impl File {
         let Some(first) = first_write.filter(|_| waits) else { return false };
         let mut removals = self.dirty.leftovers.iter().map(|left| left.since);
         removals.all(|since| first <= since) && (self.object.is_none() || first <= self.dirty.changed)
+    }
+
+    /// Whether its object may have the only copy of its bytes.
+    pub(crate) fn is_far(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.number != 0)
     }
 
     /// Whether all that is left of it is to be removed.

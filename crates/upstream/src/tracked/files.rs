@@ -312,8 +312,7 @@ impl Files {
     /// when it is closed.
     pub(crate) fn is_due(&mut self, ino: Ino, now: Duration, is_open: impl Fn(Ino) -> bool) -> bool {
         let Some(file) = self.table.get(ino) else { return false };
-        let is_far = file.object.as_ref().is_some_and(|object| object.number != 0);
-        let is_read = file.dirty.name.is_none() && is_far && is_open(ino);
+        let is_read = file.dirty.name.is_none() && file.is_far() && is_open(ino);
         if is_read {
             self.table.edit(ino, |file| (file.is_read, file.now, file.due_at) = (true, false, now + OPEN_SENT_AFTER));
             return false;

@@ -11,7 +11,7 @@ use crate::store::{Fault, Store};
 use crate::world::*;
 use crate::{in_bucket, keys};
 
-fn bodies(store: &Store) -> Vec<(String, String)> {
+pub(crate) fn bodies(store: &Store) -> Vec<(String, String)> {
     let objects = in_bucket(store).into_iter();
     objects.map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
 }
@@ -20,7 +20,7 @@ fn here(world: &World) -> Vec<(String, String)> {
     world.shown().into_iter().map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
 }
 
-fn change_rights(world: &World, path: &str) {
+pub(crate) fn change_rights(world: &World, path: &str) {
     let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
     world.mount.set_attributes(world.at(path).unwrap(), &change).unwrap();
 }
@@ -239,27 +239,6 @@ fn fsync_of_a_renamed_file_waits_for_no_removal() {
 }
 
 #[test]
-fn an_open_file_that_was_removed_has_its_bytes() {
-    let (store, world, _cache) = listed(21, &[("a", b"first"), ("b", b"x")]);
-    let read = OpenFlags { read: true, ..OpenFlags::default() };
-    let handle = world.mount.open_file(world.at("a").unwrap(), read).unwrap();
-    for name in ["a", "b"] {
-        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
-    }
-    world.flush();
-    assert_eq!(bodies(&store), pairs(&[("a", "first")]), "the other one is gone");
-    assert_eq!(world.mount.read(&handle, 0, 100).unwrap(), b"first".as_slice());
-    world.mount.release(handle).unwrap();
-    let mut tries = 0;
-    while !bodies(&store).is_empty() {
-        world.flush();
-        std::thread::sleep(Duration::from_millis(20));
-        tries += 1;
-        assert!(tries < 3000, "{}", world.far.details());
-    }
-}
-
-#[test]
 fn a_volume_whose_first_start_was_cut_off_shows_the_bucket() {
     let (store, target) = runtime().block_on(Store::start());
     store.put("a", b"first");
@@ -395,39 +374,6 @@ fn a_name_that_no_store_takes_is_refused_at_the_call() {
     assert_eq!(store.objects().len(), 4);
 }
 
-/// Removals were made, and the answer to them was lost. Then somebody moved the same bytes back, so they have the same ETag.
-fn what_came_back_stays(ends: impl Fn(Cache, World, &Arc<Store>) -> (Cache, World)) {
-    let (store, world, cache) = listed(31, &[("a", b"first")]);
-    world.write("", "gone", 0, b"second").unwrap();
-    world.flush();
-    store.script(|method, _, _| (*method == Method::POST).then_some(Fault::Unanswered));
-    world.rename("a", "b", RenameMode::Replace).unwrap();
-    world.mount.unlink(world.mount.root(), &Name::Plain("gone".to_owned())).unwrap();
-    cache.clock().jump(Duration::from_secs(5));
-    wait("they are removed", || store.objects().keys().eq(["b"]));
-    store.remove("b");
-    store.put("a", b"first");
-    store.put("gone", b"second");
-    store.script(|_, _, _| None);
-    let (_cache, world) = ends(cache, world, &store);
-    world.flush();
-    assert_eq!(bodies(&store), pairs(&[("a", "first"), ("gone", "second")]));
-}
-
-#[test]
-fn what_came_back_while_an_answer_was_lost_is_not_removed() {
-    what_came_back_stays(|cache, world, _| (cache, world));
-}
-
-#[test]
-fn what_came_back_while_the_power_was_off_is_not_removed() {
-    what_came_back_stays(|mut cache, world, store| {
-        let target = cache.cut_power(world, store, 3);
-        let world = cache.open(&target, "");
-        (cache, world)
-    });
-}
-
 #[test]
 fn a_write_that_arrived_twice_is_known_after_a_rename() {
     let (store, world, cache) = listed(33, &[("d/x", b"x")]);
@@ -462,30 +408,4 @@ fn a_copy_that_is_done_and_said_to_have_failed_is_there_once() {
     store.set_reachable(true);
     world.flush();
     assert_eq!(bodies(&store), pairs(&[("c", "same")]));
-}
-
-/// Once there were hundreds of requests a second: the removal of `a` waits for the new `a`, and all others went again with it.
-#[test]
-fn removals_wait_for_their_next_try() {
-    let (store, world, cache) = listed(35, &[("a", b"1"), ("b", b"2")]);
-    let unlink = |name: &str| world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
-    let fails = |key: &'static str| {
-        cache.clock().jump(Duration::from_secs(5));
-        wait("it fails", || world.far.backlog().failures.iter().any(|one| one.key == key));
-    };
-    store.script(|method, _, _| match *method {
-        Method::POST => Some(Fault::Refused(403, "AccessDenied")),
-        Method::PUT => Some(Fault::Lost),
-        _ => None,
-    });
-    unlink("b");
-    fails("b");
-    unlink("a");
-    world.write("", "a", 0, b"3").unwrap();
-    fails("a");
-    cache.clock().jump(Duration::from_secs(5));
-    let before = store.requests();
-    std::thread::sleep(Duration::from_millis(500));
-    let sent = store.requests() - before;
-    assert!(sent < 40, "{sent} requests in half a second");
 }

@@ -1,0 +1,127 @@
+//! Removals: of what is still read, of what came back meanwhile, and of what fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use margay_volume::posix::*;
+
+use crate::faults::{bodies, change_rights};
+use crate::store::{Fault, Store};
+use crate::world::*;
+
+#[test]
+fn an_open_file_that_was_removed_has_its_bytes() {
+    let (store, world, _cache) = listed(21, &[("a", b"first"), ("b", b"x")]);
+    let read = OpenFlags { read: true, ..OpenFlags::default() };
+    let handle = world.mount.open_file(world.at("a").unwrap(), read).unwrap();
+    for name in ["a", "b"] {
+        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    }
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "first")]), "the other one is gone");
+    assert_eq!(world.mount.read(&handle, 0, 100).unwrap(), b"first".as_slice());
+    world.mount.release(handle).unwrap();
+    let mut tries = 0;
+    while !bodies(&store).is_empty() {
+        world.flush();
+        std::thread::sleep(Duration::from_millis(20));
+        tries += 1;
+        assert!(tries < 3000, "{}", world.far.details());
+    }
+}
+
+/// All removals go when one is due, but not of what is still read.
+#[test]
+fn an_open_file_that_was_removed_after_another_has_its_bytes() {
+    let (store, world, cache) = listed(37, &[("a", b"first"), ("b", b"x")]);
+    let read = OpenFlags { read: true, ..OpenFlags::default() };
+    let handle = world.mount.open_file(world.at("a").unwrap(), read).unwrap();
+    for name in ["b", "a"] {
+        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+        cache.clock().jump(Duration::from_millis(200));
+    }
+    wait("the other one is gone", || !store.objects().contains_key("b"));
+    assert_eq!(world.mount.read(&handle, 0, 100).unwrap(), b"first".as_slice());
+    world.mount.release(handle).unwrap();
+}
+
+/// Removals were made, and the answer to them was lost. Then somebody moved the same bytes back, so they have the same ETag.
+fn what_came_back_stays(ends: impl Fn(Cache, World, &Arc<Store>) -> (Cache, World)) {
+    let (store, world, cache) = listed(31, &[("a", b"first")]);
+    world.write("", "gone", 0, b"second").unwrap();
+    world.flush();
+    store.script(|method, _, _| (*method == Method::POST).then_some(Fault::Unanswered));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.mount.unlink(world.mount.root(), &Name::Plain("gone".to_owned())).unwrap();
+    cache.clock().jump(Duration::from_secs(5));
+    wait("they are removed", || store.objects().keys().eq(["b"]));
+    store.remove("b");
+    store.put("a", b"first");
+    store.put("gone", b"second");
+    store.script(|_, _, _| None);
+    let (_cache, world) = ends(cache, world, &store);
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "first"), ("gone", "second")]));
+}
+
+#[test]
+fn what_came_back_while_an_answer_was_lost_is_not_removed() {
+    what_came_back_stays(|cache, world, _| (cache, world));
+}
+
+#[test]
+fn what_came_back_while_the_power_was_off_is_not_removed() {
+    what_came_back_stays(|mut cache, world, store| {
+        let target = cache.cut_power(world, store, 3);
+        let world = cache.open(&target, "");
+        (cache, world)
+    });
+}
+
+#[test]
+fn what_came_back_while_the_renamed_one_was_taken_is_not_removed() {
+    let (store, world, cache) = listed(36, &[("a", b"first")]);
+    store.script(|method, _, _| (*method == Method::POST).then_some(Fault::Refused(403, "AccessDenied")));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    cache.clock().jump(Duration::from_secs(5));
+    wait("it is copied", || store.objects().contains_key("b"));
+    wait("the old one stays", || world.far.backlog().failing > 0);
+    for key in ["b", "a"] {
+        store.remove(key);
+    }
+    store.put("a", b"first");
+    change_rights(&world, "b");
+    cache.clock().jump(Duration::from_secs(5));
+    wait("b is gone here", || world.at("b").is_err());
+    store.script(|_, _, _| None);
+    cache.clock().jump(Duration::from_secs(60));
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "first")]));
+}
+
+/// Once there were hundreds of requests a second: the removal of `a` waits for the new `a`, and all others went again with it.
+#[test]
+fn removals_wait_for_their_next_try() {
+    let (store, world, cache) = listed(35, &[("a", b"1"), ("b", b"2")]);
+    let unlink = |name: &str| world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    let fails = |key: &'static str| {
+        cache.clock().jump(Duration::from_secs(5));
+        wait("it fails", || world.far.backlog().failures.iter().any(|one| one.key == key));
+    };
+    store.script(|method, _, _| match *method {
+        Method::POST => Some(Fault::Refused(403, "AccessDenied")),
+        Method::PUT => Some(Fault::Lost),
+        _ => None,
+    });
+    unlink("b");
+    fails("b");
+    unlink("a");
+    world.write("", "a", 0, b"3").unwrap();
+    fails("a");
+    cache.clock().jump(Duration::from_secs(5));
+    let before = store.requests();
+    std::thread::sleep(Duration::from_millis(500));
+    let sent = store.requests() - before;
+    assert!(sent < 40, "{sent} requests in half a second");
+}
