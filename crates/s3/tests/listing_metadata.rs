@@ -73,6 +73,22 @@ async fn a_page_says_what_head_says() {
     assert_eq!(none.element("KeyCount"), "0");
 }
 
+#[tokio::test]
+async fn a_page_says_it_as_tigris_does() {
+    let server = Server::with_bucket().await;
+    let put = server.request("PUT", "/bucket/a").header("x-amz-meta-mode", "0100600").header("x-amz-tagging", "t=1");
+    put.body("x").send().await.expect(200);
+    server.put("/bucket/b", "x").await.expect(200);
+    let asked = |query: &str| server.request("GET", &format!("/bucket?list-type=2{query}"));
+    let page = asked("").header("x-tigris-list-metadata", "true").send().await.expect(200);
+    assert_eq!(page.elements("Metadata"), ["<Name>mode</Name><Value>0100600</Value>"]);
+    assert!(!page.text().contains("UserMetadata") && !page.text().contains("UserTags"));
+    let both = asked("&metadata=true").header("x-tigris-list-metadata", "true").send().await.expect(200);
+    assert_eq!((both.elements("Metadata").len(), both.elements("UserMetadata").len()), (1, 2));
+    let none = asked("").header("x-tigris-list-metadata", "false").send().await.expect(200);
+    assert!(!none.text().contains("Metadata"));
+}
+
 /// Pages, prefixes and owners are as without it.
 #[tokio::test]
 async fn the_rest_of_a_page_is_as_without() {

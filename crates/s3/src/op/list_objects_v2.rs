@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::Call;
 use super::listing::{Page, collect};
-use super::listing_metadata::collect_described;
+use super::listing_metadata::{Forms, collect_described};
 use super::token;
 use crate::error::S3Error;
 use crate::reply::Reply;
@@ -31,9 +31,9 @@ async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     };
     let with_owner = call.query.get("fetch-owner") == Some("true");
     let owner = if with_owner { call.owner("Owner").await? } else { String::new() };
-    let items = match call.query.get("metadata") == Some("true") {
-        true => collect_described(call, page, after, &owner).await?,
-        false => collect(call, page, after, &owner).await?,
+    let items = match Forms::asked_for(call) {
+        Some(forms) => collect_described(call, page, after, &owner, forms).await?,
+        None => collect(call, page, after, &owner).await?,
     };
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);

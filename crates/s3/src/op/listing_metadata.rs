@@ -1,7 +1,10 @@
-//! A page of ListObjectsV2 with the metadata of each object, as MinIO answers `metadata=true`.
+//! A page of ListObjectsV2 with the metadata of each object, as MinIO answers `metadata=true` and Tigris the header
+//! `x-tigris-list-metadata: true`.
 //!
 //! Why:        who wants modes and times of a page's objects (file systems, copying tools) would ask for each of them.
 //! Source:     MinIO's element `UserMetadata`, whose elements are named as headers are; `UserTags` with the tags in one text.
+//!             Tigris' element `Metadata` of each user header, with `Name` (without the prefix of such headers) and `Value`, as
+//!             TigrisFS reads it.
 //! Invariants: M1 an object's metadata is whole, or its element is missing: then HEAD tells. That is so for names that XML has
 //!                not, for objects that were replaced while the page was made, and for those with a key of the client.
 //!             M2 metadata needs s3:GetObject of the object, and tags s3:GetObjectTagging.
@@ -24,6 +27,25 @@ use crate::xml::write::{Writer, carries};
 const HEADS_MAX: usize = 100;
 /// Approximate size of an object's XML with its metadata, in bytes.
 const ITEM_BYTES: usize = 640;
+
+/// The header by which TigrisFS asks.
+const TIGRIS: &str = "x-tigris-list-metadata";
+
+/// The elements that the client reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Forms {
+    minio: bool,
+    tigris: bool,
+}
+
+impl Forms {
+    /// `None`: the client wants no metadata.
+    pub(crate) fn asked_for(call: &Call<'_>) -> Option<Forms> {
+        let minio = call.query.get("metadata") == Some("true");
+        let tigris = call.headers.get(TIGRIS).is_some_and(|value| value == "true");
+        (minio || tigris).then_some(Forms { minio, tigris })
+    }
+}
 
 /// An object of the page.
 struct Line {
@@ -51,6 +73,7 @@ pub(crate) async fn collect_described(
     page: &Page<'_>,
     after: Option<(&str, bool)>,
     owner: &str,
+    forms: Forms,
 ) -> Result<Items, S3Error> {
     if page.max == 0 {
         return collect(call, page, after, owner).await;
@@ -81,7 +104,7 @@ pub(crate) async fn collect_described(
     let mut times = IsoTimes::default();
     for line in &lines {
         put_line(&mut objects, page, owner, &mut times, (&line.key, line.size, line.etag, line.modified));
-        put_metadata(call, line, &mut objects).await?;
+        put_metadata(call, line, forms, &mut objects).await?;
         objects.put_slice(OBJECT_END);
     }
     Ok(Items { objects, prefixes, count, next: outcome.next })
@@ -104,15 +127,20 @@ async fn complete(call: &Call<'_>, lines: &mut [Line]) -> Result<(), S3Error> {
     Ok(())
 }
 
-async fn put_metadata(call: &Call<'_>, line: &Line, out: &mut BytesMut) -> Result<(), S3Error> {
+async fn put_metadata(call: &Call<'_>, line: &Line, forms: Forms, out: &mut BytesMut) -> Result<(), S3Error> {
     let Some(stored) = &line.headers else { return Ok(()) };
     let (ask, object) = (call.ask(), (line.key.as_str(), &line.documents));
     if call.access.permits(&ask, ("s3:GetObject", Some(Permission::Read)), object).await? {
         let mut headers = HeaderMap::with_capacity(stored.len() + 1);
         content::give_back(stored, &mut headers);
-        put_headers(&headers, out);
+        if forms.minio {
+            put_headers(&headers, out);
+        }
+        if forms.tigris {
+            put_pairs(&headers, out);
+        }
     }
-    if let Some(tags) = line.documents.get(&Document::Tags)
+    if let Some(tags) = line.documents.get(&Document::Tags).filter(|_| forms.minio)
         && call.access.permits(&ask, ("s3:GetObjectTagging", None), object).await?
     {
         Writer::new(out).text("UserTags", std::str::from_utf8(tags).unwrap_or_default());
@@ -134,6 +162,23 @@ fn put_headers(headers: &HeaderMap, out: &mut BytesMut) {
         writer.text(&element, value);
     }
     writer.close("UserMetadata");
+}
+
+/// A `Metadata` for each user header, or nothing if one of them cannot be in it (M1).
+fn put_pairs(headers: &HeaderMap, out: &mut BytesMut) {
+    let begin = out.len();
+    let mut writer = Writer::new(out);
+    let own = |name: &str| name.strip_prefix(content::METADATA_PREFIX).map(str::to_owned);
+    for (name, value) in headers.iter().filter_map(|(name, value)| Some((own(name.as_str())?, value))) {
+        let Some(value) = value.to_str().ok().filter(|value| carries(value)) else {
+            out.truncate(begin);
+            return;
+        };
+        writer.open("Metadata");
+        writer.text("Name", &name);
+        writer.text("Value", value);
+        writer.close("Metadata");
+    }
 }
 
 /// The name of a header as an element: user metadata in capitals as MinIO has it, which its clients compare. `None`: XML has
@@ -162,11 +207,15 @@ mod tests {
     use super::*;
 
     fn written(pairs: &[(&'static str, &'static [u8])]) -> String {
+        written_by(put_headers, pairs)
+    }
+
+    fn written_by(put: fn(&HeaderMap, &mut BytesMut), pairs: &[(&'static str, &'static [u8])]) -> String {
         let pairs = pairs.iter().map(|(name, value)| {
             (HeaderName::from_static(name), HeaderValue::from_bytes(value).expect("it is a value"))
         });
         let mut out = BytesMut::from("<x/>");
-        put_headers(&pairs.collect(), &mut out);
+        put(&pairs.collect(), &mut out);
         String::from_utf8(out.to_vec()).expect("it is text")
     }
 
@@ -180,5 +229,17 @@ mod tests {
         );
         assert_eq!(written(&[("content-type", b"a"), ("x-amz-meta-a!", b"v")]), "<x/>", "no name of XML");
         assert_eq!(written(&[("content-type", b"\xfc")]), "<x/>", "no text");
+    }
+
+    #[test]
+    fn user_headers_are_pairs_or_none_is() {
+        let pairs: &[(&'static str, &'static [u8])] =
+            &[("content-type", b"a/b"), ("x-amz-meta-mtime", b"7"), ("x-amz-meta---symlink-target", b"<&>")];
+        assert_eq!(
+            written_by(put_pairs, pairs),
+            "<x/><Metadata><Name>mtime</Name><Value>7</Value></Metadata>\
+             <Metadata><Name>--symlink-target</Name><Value>&lt;&amp;&gt;</Value></Metadata>"
+        );
+        assert_eq!(written_by(put_pairs, &[("x-amz-meta-a", b"1"), ("x-amz-meta-b", b"\xfc")]), "<x/>", "no text");
     }
 }
