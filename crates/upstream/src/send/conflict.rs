@@ -87,7 +87,7 @@ impl Sender {
     async fn check_target(&self, request: &PlannedRequest) {
         let now = || Unsent::Local("the bucket has what the request required: it is sent again".to_owned());
         let decided = match self.upstream.describe(&request.key).await {
-            Ok(Some(there)) if matches!(&request.required, Required::Etag(etag) if *etag == there.etag) => Err(now()),
+            Ok(Some(there)) if self.is_required(request, &there) => Err(now()),
             Ok(None) if request.required == Required::Absent => Err(now()),
             Ok(Some(there)) => match self.own_state(request, &there) {
                 Some((content, attributes)) => {
@@ -113,6 +113,11 @@ impl Sender {
             Ok(()) => self.ended(request),
             Err(unsent) => self.undecided(request, &unsent),
         }
+    }
+
+    /// Not if somebody has put the same bytes there again: in between there was something else, perhaps this request's own object.
+    fn is_required(&self, request: &PlannedRequest, there: &Described) -> bool {
+        matches!(&request.required, Required::Etag(etag) if *etag == there.etag) && self.is_known(&request.key, there)
     }
 
     /// A HEAD says nothing else of a bucket that is gone, or of a gateway that is misled.

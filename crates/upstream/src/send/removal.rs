@@ -101,6 +101,10 @@ impl Sender {
 
     fn doubt(&self, request: &PlannedRequest) -> Option<Doubt> {
         let files = self.tracked.files.lock();
+        // Nobody else puts anything under a temporary key.
+        if request.key.starts_with(&files.paths.temporary_directory()) {
+            return None;
+        }
         let file = files.table.get(Ino(request.file)).filter(|file| file.removal_may_be_done)?;
         let (own, has_name) = (file.object.clone(), file.dirty.name.is_some());
         let left = file.dirty.leftovers.iter().find(|left| left.key == request.key).cloned();
@@ -143,6 +147,20 @@ async fn is_meant(
     let Some(own) = own.filter(|_| doubt.has_name) else { return Ok(true) };
     let moved = upstream.describe(&own.key).await?;
     Ok(moved.is_some_and(|moved| moved.etag == own.etag))
+}
+
+impl Sender {
+    /// Whether an object with the ETag that the rows know under the key is the one that they know.
+    pub(super) fn is_known(&self, key: &str, there: &Described) -> bool {
+        let files = self.tracked.files.lock();
+        let mut objects = files.table.with_key(key).into_iter().filter_map(|ino| files.table.get(ino)?.object.as_ref());
+        objects.all(|object| {
+            let known = (object.write_id.as_str(), object.modified);
+            object.key != key
+                || object.etag != there.etag
+                || is_same_object(known, write_id_of(there), written_ms(&there.headers))
+        })
+    }
 }
 
 /// Whether an object with the ETag that the rows know is the object that they know. HEAD tells whole seconds.

@@ -125,3 +125,22 @@ fn removals_wait_for_their_next_try() {
     let sent = store.requests() - before;
     assert!(sent < 40, "{sent} requests in half a second");
 }
+
+/// A request that is done, said to have failed and made again finds the bytes that it was to replace.
+#[test]
+fn what_came_back_while_it_was_replaced_is_kept() {
+    let (store, world, cache) = listed(38, &[("a", b"first")]);
+    world.mount.unlink(world.mount.root(), &Name::Plain("a".to_owned())).unwrap();
+    world.write("", "a", 0, b"second").unwrap();
+    let first = std::sync::atomic::AtomicBool::new(true);
+    store.script(move |method, _, _| {
+        let is_first = *method == Method::PUT && first.swap(false, std::sync::atomic::Ordering::SeqCst);
+        is_first.then_some(Fault::Refused(412, "PreconditionFailed"))
+    });
+    store.remove("a");
+    store.put("a", b"first");
+    cache.clock().jump(Duration::from_secs(5));
+    world.flush();
+    let found: Vec<String> = bodies(&store).into_iter().map(|(_, body)| body).collect();
+    assert_eq!(found, ["first", "second"], "both are kept");
+}
