@@ -39,8 +39,10 @@ impl Default for Begin {
 struct Gathered {
     planned: Vec<plan::Dirty>,
     clean: Vec<Ino>,
-    /// Writes that may have succeeded at a key where they are not wanted.
+    /// Writes that may have succeeded at a key where they are not wanted; to be asked for now.
     unsure: Vec<PlannedRequest>,
+    /// Such writes of files that wait for their next try.
+    unsure_later: Vec<PlannedRequest>,
 }
 
 impl Sender {
@@ -114,7 +116,8 @@ impl Sender {
         files.drop_clean(&*self.tracked.below, &gathered.clean)?;
         self.tracked.settled.notify(gathered.clean.iter().copied());
         let in_progress = queue.in_progress.values().chain(wave.iter().map(Work::request));
-        let in_progress: Vec<&PlannedRequest> = in_progress.chain(&gathered.unsure).collect();
+        let in_progress: Vec<&PlannedRequest> =
+            in_progress.chain(&gathered.unsure).chain(&gathered.unsure_later).collect();
         let temporary = files.paths.temporary(&self.id, self.process);
         let planned = plan::plan(&gathered.planned, bounds, &in_progress, &temporary);
         for request in &planned {
@@ -153,7 +156,9 @@ impl Sender {
             let tells =
                 |sent: &&String| planned.lacks() && planned.local.as_ref().is_some_and(|local| local.key == **sent);
             if let Some(sent) = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress) {
-                gathered.unsure.push(write_to(ino, sent, file.dirty.changed));
+                let waits = file.failure.is_some() && !planned.is_due;
+                let into = if waits { &mut gathered.unsure_later } else { &mut gathered.unsure };
+                into.push(write_to(ino, sent, file.dirty.changed));
             }
             let is_clean = planned.is_clean() && file.kept.is_empty();
             match is_clean && !file.in_progress && !file.dirty.moved && file.dirty.sent.is_none() {
