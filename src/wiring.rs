@@ -73,6 +73,7 @@ impl Storage {
             |env, engine, options| {
                 let far = Arc::new(Far::open(env.clone(), engine, far)?);
                 (options.peers, options.local_before_write) = (Some(far.peers()), true);
+                options.file_headers = Some(far.file_headers());
                 options.evict = Some(far.evict());
                 let engine = far.engine();
                 opened = Some(far);

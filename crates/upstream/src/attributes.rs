@@ -72,7 +72,7 @@ pub(crate) struct ObjectAttributes {
     pub(crate) target: Option<Vec<u8>>,
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(format!("{USER}{name}"))?.to_str().ok()
 }
 
@@ -83,7 +83,7 @@ fn is_valid(mode: &u32) -> bool {
 }
 
 /// `mode`: octal with a leading 0; decimal if it is a valid `st_mode`; else octal.
-fn parse_mode(text: &str) -> Option<u32> {
+pub(crate) fn parse_mode(text: &str) -> Option<u32> {
     let octal = || u32::from_str_radix(text, 8).ok().filter(is_valid);
     if text.starts_with('0') {
         return octal();
@@ -92,7 +92,7 @@ fn parse_mode(text: &str) -> Option<u32> {
 }
 
 /// `seconds[.fraction]`, or with whole nanoseconds behind a `#`, as mc has it.
-fn parse_time(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     let (seconds, fraction) = match text.split_once('#') {
         Some((seconds, nanoseconds)) => (seconds, nanoseconds.parse().ok().filter(|count| *count < NANOSECONDS)?),
         None => {
@@ -152,6 +152,18 @@ pub(crate) fn is_told(sent: &Metadata, headers: &HeaderMap) -> bool {
     has_all && more.all(|(name, value)| *name == CONTENT_TYPE && value == DEFAULT_TYPE)
 }
 
+pub(crate) fn kind_of(mode: u32) -> u32 {
+    mode & MODE_KIND
+}
+
+/// A mode in the form of an entry.
+pub(crate) fn here(mode: u32) -> u32 {
+    match kind_of(mode) {
+        MODE_REGULAR | MODE_DIRECTORY => mode & !MODE_KIND,
+        _ => mode,
+    }
+}
+
 impl ObjectAttributes {
     pub(crate) fn of(headers: &HeaderMap) -> ObjectAttributes {
         let number = |name: &str, own: &str, google: &str| {
@@ -171,11 +183,7 @@ impl ObjectAttributes {
 
     /// Mode of a file in the form of its entry, where a regular one has no kind.
     pub(crate) fn file_mode(&self) -> u32 {
-        let mode = self.mode.unwrap_or(0o644);
-        match mode & MODE_KIND {
-            MODE_REGULAR | MODE_DIRECTORY => mode & !MODE_KIND,
-            _ => mode,
-        }
+        here(self.mode.unwrap_or(0o644))
     }
 
     pub(crate) fn rights_of_directory(&self) -> u32 {
@@ -212,13 +220,26 @@ fn push(metadata: &mut Metadata, name: &str, value: &str) {
     }
 }
 
-fn push_owner(metadata: &mut Metadata, (mode, uid, gid): (u32, u32, u32), Timestamp(modified): Timestamp) {
-    push(metadata, "x-amz-meta-mode", &format!("0{mode:o}"));
-    push(metadata, "x-amz-meta-uid", &uid.to_string());
-    push(metadata, "x-amz-meta-gid", &gid.to_string());
+/// The headers of an owner and a time, named without their prefix; of a mode that says no kind, as a regular file's.
+pub(crate) fn owner_headers(
+    (mode, uid, gid): (u32, u32, u32),
+    Timestamp(modified): Timestamp,
+) -> [(&'static str, String); 4] {
+    let kind = if kind_of(mode) == 0 { MODE_REGULAR } else { 0 };
     let (seconds, rest) = (modified.div_euclid(NANOSECONDS), modified.rem_euclid(NANOSECONDS));
     let fraction = if rest == 0 { String::new() } else { format!(".{rest:09}") };
-    push(metadata, "x-amz-meta-mtime", &format!("{seconds}{fraction}"));
+    [
+        ("mode", format!("0{:o}", kind | mode)),
+        ("uid", uid.to_string()),
+        ("gid", gid.to_string()),
+        ("mtime", format!("{seconds}{fraction}")),
+    ]
+}
+
+fn push_owner(metadata: &mut Metadata, owner: (u32, u32, u32), modified: Timestamp) {
+    for (name, value) in owner_headers(owner, modified) {
+        push(metadata, &format!("{USER}{name}"), &value);
+    }
 }
 
 /// The headers of a file's object; `xattrs`: those that are not headers of the entry.
@@ -233,8 +254,7 @@ pub(crate) fn of_file(file: &FileEntry, xattrs: &[Xattr], write_id: &str) -> Met
             None => {}
         }
     }
-    let kind = if file.kind() == 0 { MODE_REGULAR } else { 0 };
-    push_owner(&mut metadata, (kind | file.mode, file.uid, file.gid), file.modified);
+    push_owner(&mut metadata, (file.mode, file.uid, file.gid), file.modified);
     if file.device != 0 {
         push(&mut metadata, "x-amz-meta-rdev", &file.device.to_string());
     }
@@ -284,7 +304,7 @@ fn is_text(value: &str) -> bool {
 }
 
 /// Headers that a request may name without a prefix.
-fn is_plain(name: &str) -> bool {
+pub(crate) fn is_plain(name: &str) -> bool {
     matches!(name, "content-type" | "content-encoding" | "content-disposition" | "cache-control" | "content-language")
 }
 

@@ -15,11 +15,12 @@ use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 use margay_volume::posix::UpstreamSync;
-use margay_volume::{Error, Evict, Peers, Volume};
+use margay_volume::{Error, Evict, FileHeaders, Peers, Volume};
 
 use crate::backlog::{Backlog, backlog_of, conflict_keys, conflict_names, forgive, state_of};
 use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
+use crate::given::PutHeaders;
 use crate::list::Listing;
 use crate::patience::{NotSent, Patience};
 use crate::runtime::Requests;
@@ -106,6 +107,11 @@ impl Far {
     /// What the volume asks for room.
     pub fn evict(&self) -> Arc<dyn Evict> {
         Arc::clone(&self.evictor) as Arc<dyn Evict>
+    }
+
+    /// What the volume asks of the headers of objects.
+    pub fn file_headers(&self) -> Arc<dyn FileHeaders> {
+        Arc::new(PutHeaders)
     }
 
     /// Lets about so many bytes go that the bucket has too; returns how many went.

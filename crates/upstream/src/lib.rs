@@ -4,7 +4,7 @@
 //!             at every instant, whatever crashes (docs/design/0029, 0030).
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
 //!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `pages` asks for listings, `list` enters one, `refresh` what differs from an
-//!             older one, `plan` decides which requests are due, `send` makes them, `attributes`, `xattrs`, `packed` and `words` are the headers, `runtime` the
+//!             older one, `plan` decides which requests are due, `send` makes them, `attributes`, `given`, `xattrs`, `packed` and `words` are the headers, `runtime` the
 //!             threads. `backlog` says what is left (`below`: in one directory), `reason` why, `told` and `watch` tell the log.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
 //! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
@@ -17,6 +17,7 @@ mod evict;
 pub mod far;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod given;
 mod list;
 mod packed;
 mod pages;

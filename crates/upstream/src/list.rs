@@ -28,8 +28,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::attributes::{ObjectAttributes, kept_headers, write_id_of, written_ms};
+use crate::attributes::{self, ObjectAttributes, kept_headers, write_id_of, written_ms};
 use crate::bytes::segment_of;
+use crate::given::{self, Owned};
 use crate::pages::{Line, Listed, Page, Pages};
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
@@ -357,7 +358,10 @@ pub(crate) fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
     }
     let (mut size, mut etag) =
         one.there.as_ref().map_or((0, EMPTY_ETAG), |there| (there.size, parse_etag(&there.etag)));
-    let headers = one.there.as_ref().map(|there| kept_headers(&there.headers, size > 0)).unwrap_or_default();
+    let mut headers = one.there.as_ref().map(|there| kept_headers(&there.headers, size > 0)).unwrap_or_default();
+    if let Some(there) = &one.there {
+        given::note(&mut headers, &Owned { mode, uid, gid, modified }, |name| attributes::text(&there.headers, name));
+    }
     let device = described.device.unwrap_or_default();
     let mut bytes = ImportedBytes::Far(segment_of(ino.0));
     if let Some(target) = described.target.filter(|target| size == 0 && !target.is_empty()) {

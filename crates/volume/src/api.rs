@@ -8,6 +8,7 @@ use margay_env::Timestamp;
 use margay_rows::kinds::{DocumentSet, Documents, Settings};
 
 use crate::encryption::{CustomerKey, WrappingKey};
+use crate::file_headers::FileHeaders;
 
 pub use margay_rows::values::{BucketInfo, ETag, Headers, NoVersionId, PART_NUMBER_MAX, VersionId, Versioning};
 
@@ -213,7 +214,10 @@ pub enum ListItem<'a> {
 
 /// What the scan has of an object besides its line; read only by who asks for more than the line.
 #[derive(Clone, Copy, Debug)]
-pub struct ListedRow<'a>(pub(crate) &'a [u8]);
+pub struct ListedRow<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) file_headers: Option<&'a dyn FileHeaders>,
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOutcome {

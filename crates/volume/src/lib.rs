@@ -20,6 +20,7 @@ mod encryption;
 mod entry;
 mod error;
 mod event;
+mod file_headers;
 mod follower;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -55,6 +56,7 @@ pub use encryption::{
 };
 pub use entry::NewKey;
 pub use event::{EventRouter, EventRules, QueuedEvent, Route};
+pub use file_headers::FileHeaders;
 pub use follower::{FOLLOW_EVERY_MAX, Followed};
 pub use keys::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
 pub use keys::{KnownFingerprints, stored_key_fingerprints};

@@ -13,10 +13,11 @@ use margay_env::{Env, Timestamp};
 use margay_meta::patient::{Patience, PatientEngine};
 use margay_meta::{CommitError, Committed, Engine};
 use margay_rows::Ino;
+use margay_rows::record::FileEntry;
 use margay_segment::Segments;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::api::Error;
+use crate::api::{Error, Headers};
 use crate::blocking::{Blocking, OnThisThread};
 use crate::cache::inos::Inos;
 use crate::cache::{BucketFacts, EntryHints, FollowedFeed, Fresh, KeptRows, PathCache};
@@ -25,6 +26,7 @@ use crate::effects::Effects;
 use crate::encryption::MasterKeys;
 use crate::error::Refused;
 use crate::event::{EventQueue, EventRouter};
+use crate::file_headers::FileHeaders;
 use crate::known::Known;
 use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
@@ -69,6 +71,8 @@ pub struct Options {
     pub peers: Option<Arc<dyn Peers>>,
     /// A mount copies bytes that are in other stores to the own one before it writes to their file.
     pub local_before_write: bool,
+    /// Headers of objects that stand for attributes of files; without it none do.
+    pub file_headers: Option<Arc<dyn FileHeaders>>,
     /// Lets bytes go that are elsewhere too, when a write finds no room.
     pub evict: Option<Arc<dyn Evict>>,
     /// The processes that share the rows, if their sessions do not tell.
@@ -94,6 +98,7 @@ impl Default for Options {
             events_max: 1_000_000,
             peers: None,
             local_before_write: false,
+            file_headers: None,
             evict: None,
             processes: None,
             session_name: SessionName::default(),
@@ -251,6 +256,20 @@ impl Volume {
     /// The segments, for metrics and tools.
     pub fn store(&self) -> &Arc<dyn Segments> {
         &self.store
+    }
+
+    /// A new file of S3 has what its headers say.
+    pub(crate) fn take_headers(&self, file: &mut FileEntry) {
+        if let Some(port) = &self.options.file_headers {
+            port.take(file);
+        }
+    }
+
+    /// What S3 is shown of a file beside its own headers.
+    pub(crate) fn tell_headers(&self, file: &FileEntry, headers: &mut Headers) {
+        if let Some(port) = &self.options.file_headers {
+            port.tell(file, headers);
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -15,6 +15,7 @@ use crate::cache::PathCache;
 use crate::draft::Seen;
 use crate::entry::tree::{Next, Shown, Tree};
 use crate::entry::tree_ahead::wanted_range;
+use crate::file_headers::FileHeaders;
 use crate::open::Volume;
 
 impl Volume {
@@ -77,6 +78,7 @@ impl Volume {
             items: 0,
             last: None,
             more: false,
+            file_headers: self.options.file_headers.as_deref(),
             visit,
         };
         let mut tree = Tree::new(self, bucket.root, (end, request.max), std::mem::take(seen));
@@ -107,6 +109,7 @@ struct Lister<'a> {
     /// The last item, once the page is full: its key or prefix, and whether it was a prefix.
     last: Option<(String, bool)>,
     more: bool,
+    file_headers: Option<&'a dyn FileHeaders>,
     visit: &'a mut (dyn FnMut(ListItem<'_>) + Send),
 }
 
@@ -133,7 +136,7 @@ impl Lister<'_> {
             Summary::Directory(_) => Ok(Next::Descend),
             Summary::Link(_) => Err(Error::Corrupt("a name was shown without its file".to_owned())),
             Summary::File { size, modified, etag } => {
-                let row = ListedRow(shown.value);
+                let row = ListedRow { bytes: shown.value, file_headers: self.file_headers };
                 let item = ListItem::Object { key: text(shown.key)?, size, etag, modified, row };
                 Ok(if self.give(item) { Next::Row } else { Next::Stop })
             }

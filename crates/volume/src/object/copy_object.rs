@@ -69,7 +69,7 @@ impl Volume {
         request.condition.check(current.etag(walk))?;
         let headers = match &request.headers {
             Some(headers) => headers.clone(),
-            None => self.info(&source, seen)?.headers,
+            None => self.told_headers(&source, seen)?,
         };
         let mut documents = self.documents_of(&source.file, seen)?;
         let key = self.copied_key(documents.get(&Document::Encryption), &request.encryption)?;
@@ -91,6 +91,13 @@ impl Volume {
         let told = Told { kind: EventKind::Copy, key: request.key, size: source.file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
         self.finish(draft, outcome)
+    }
+
+    /// Headers of the source as S3 shows them.
+    fn told_headers(&self, source: &Located, seen: &mut Seen) -> Result<Headers, Error> {
+        let mut headers = self.info(source, seen)?.headers;
+        self.tell_headers(&source.file, &mut headers);
+        Ok(headers)
     }
 
     /// Refuses to share bytes that are in another store (C5).
@@ -119,6 +126,7 @@ impl Volume {
         file.headers = stored.headers;
         documents::draft_changed(draft, &mut file, &stored.documents)?;
         self.draft_locks(draft, &walk.path.bucket, &mut file)?;
+        self.take_headers(&mut file);
         let outcome = current.outcome(&file);
         place::put_file(draft, source.row_key.clone(), file)?;
         Ok(outcome)
@@ -151,6 +159,7 @@ impl Volume {
         // The source refers to its runs while it has this version; and inline bytes are of one moment too.
         source.assert_in(draft);
         let key = self.replace(walk, current, &mut file, draft, seen)?;
+        self.take_headers(&mut file);
         let outcome = current.outcome(&file);
         if from.part_rows {
             self.scan(&key::part_rows(from.ino), seen, |row| {

@@ -94,6 +94,7 @@ impl Volume {
         let found = self.find_once(bucket, key, version, seen)?;
         wanted.check(found.file.etag, found.file.modified)?;
         let mut info = self.info(&found, seen)?;
+        self.tell_headers(&found.file, &mut info.headers);
         tell_kind(&found.file, &mut info.headers);
         Ok(info)
     }
@@ -123,6 +124,7 @@ impl Volume {
         let found = self.find_once(bucket, key, version, seen)?;
         check(&found.file)?;
         let mut info = self.info(&found, seen)?;
+        self.tell_headers(&found.file, &mut info.headers);
         tell_kind(&found.file, &mut info.headers);
         let lock = needed_lock(&found.file, self.lock_of(&found.file, seen)?)?;
         let content = self.hold(&found.file, seen)?;

@@ -14,17 +14,20 @@ use crate::driver::View;
 impl ListedRow<'_> {
     /// The object's headers. `None`: some of what HEAD says is in rows of its own; see [`View::head_listed`].
     pub fn headers(self) -> Result<Option<Headers>, Error> {
-        if self.0.is_empty() {
+        if self.bytes.is_empty() {
             // An explicit directory without an object of its own.
             return Ok(Some(Headers::new()));
         }
-        let Entry::File(mut file) = Entry::decode(self.0)? else {
+        let Entry::File(mut file) = Entry::decode(self.bytes)? else {
             return Err(Error::Corrupt("a row was listed as an object that is none".to_owned()));
         };
         if file.header_rows || !file.documents.is_empty() {
             return Ok(None);
         }
         let mut headers = std::mem::take(&mut file.headers);
+        if let Some(port) = self.file_headers {
+            port.tell(&file, &mut headers);
+        }
         tell_kind(&file, &mut headers);
         Ok(Some(headers))
     }

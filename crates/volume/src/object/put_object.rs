@@ -72,6 +72,7 @@ impl Volume {
         self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &request.documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        self.take_headers(&mut file);
         let outcome = current.outcome(&file);
         let PutOutcome { etag, version, .. } = outcome;
         let kind = if request.is_copy { EventKind::Copy } else { EventKind::Put };

@@ -133,6 +133,7 @@ impl Volume {
         self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        self.take_headers(&mut file);
         let outcome = current.outcome(&file);
         let orphan = self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
         let kind = EventKind::CompleteMultipartUpload;
