@@ -216,3 +216,55 @@ fn a_server_of_its_own_keeps_such_metadata_as_it_is() {
     let modified = client.head("whole").headers["last-modified"].to_str().unwrap().to_owned();
     assert!(!modified.contains("2017"), "{modified}: the time of the request");
 }
+
+fn xattr(path: &Path, name: &str) -> Option<String> {
+    let mut value = [0; 100];
+    let len = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    Some(String::from_utf8(value[..len].to_vec()).unwrap())
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_object_of_a_directory_keeps_what_others_told_with_it() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let direct = Client::of(&world.server);
+    direct.put("sub/listed/", b"content", &[("content-type", "text/plain"), ("x-amz-meta-colour", "red")]);
+    direct.put("sub/later/file", b"file", &[]);
+    direct.put("sub/gone/", b"content", &[]);
+    direct.put("sub/replaced/", b"content", &[]);
+    let far = world.mount("cache");
+    for name in ["listed", "later", "gone", "replaced"] {
+        assert!(fs::read_dir(far.path.join(name)).unwrap().count() < 2, "{name} is known now");
+    }
+    let blue = [("content-type", "text/html"), ("x-amz-meta-colour", "blue"), ("x-amz-meta-shape", "round")];
+    direct.put("sub/later/", b"later", &blue);
+    direct.put("sub/replaced/", b"another", &[]);
+    fs::remove_dir(far.path.join("gone")).unwrap();
+    fs::remove_dir(far.path.join("replaced")).unwrap();
+    for mode in [0o700, 0o711] {
+        set_mode(&far.path.join("listed"), mode);
+        set_mode(&far.path.join("later"), mode);
+        far.sync();
+        let here =
+            |key: &str| (direct.content(key), direct.head(key).headers["content-type"].clone(), direct.user(key));
+        let (content, kind, user) = here("sub/listed/");
+        assert_eq!((&content[..], &kind), (&b"content"[..], &HeaderValue::from_static("text/plain")));
+        assert!(user.contains(&("colour".to_owned(), "red".to_owned())), "{user:?}");
+        assert!(user.contains(&("mode".to_owned(), format!("040{mode:o}"))), "{user:?}");
+        let (content, kind, user) = here("sub/later/");
+        assert_eq!((&content[..], &kind), (&b"later"[..], &HeaderValue::from_static("text/html")));
+        assert!(user.contains(&("colour".to_owned(), "blue".to_owned())), "{user:?}");
+        assert!(user.contains(&("shape".to_owned(), "round".to_owned())), "{user:?}");
+        assert!(user.contains(&("mode".to_owned(), format!("040{mode:o}"))), "{user:?}");
+    }
+    assert_eq!(xattr(&far.path.join("later"), "user.shape").as_deref(), Some("round"));
+    assert!(direct.find("sub/gone/").is_none(), "the object goes with its directory");
+    assert_eq!(&direct.content("sub/replaced/")[..], b"another", "by its ETag alone");
+    assert_eq!(far.end(), Some(0));
+}

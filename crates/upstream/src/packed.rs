@@ -83,6 +83,11 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<Xattr> {
     own.or_else(|| text(PACKED_BY_S3FS).map(unpack_s3fs)).unwrap_or_default()
 }
 
+/// Whether an attribute is in the space of user metadata.
+pub(crate) fn is_of_users(name: &[u8]) -> bool {
+    name.starts_with(USER_SPACE.as_bytes())
+}
+
 /// Metadata, named without its prefix, as an attribute.
 pub(crate) fn of_header(name: &str, value: &str) -> Xattr {
     (format!("{USER_SPACE}{name}").into_bytes(), value.as_bytes().to_vec())

@@ -15,6 +15,7 @@ use margay_volume::WriteCondition;
 
 use super::Sender;
 use super::kept::draft_gone;
+use super::marker::is_marker;
 use super::request::{Sent, Unsent};
 use super::write_id::state_in;
 use crate::attributes::write_id_of;
@@ -43,6 +44,13 @@ impl Sender {
         let may_be_there = |file: &mut File| file.dirty.sent = Some(request.key.clone());
         self.tracked.files.lock().table.edit(Ino(request.file), may_be_there);
         self.postponed(request, &why.to_string(), false);
+    }
+
+    /// The object is an older state of the file: who waits for a change that it has not, waits on.
+    fn still_lacks(&self, request: &PlannedRequest) {
+        self.tracked.files.lock().table.edit(Ino(request.file), |file| {
+            file.since_sent = Some(file.kept.first().map_or(file.dirty.since, |kept| kept.since));
+        });
     }
 
     /// Whatever is under the key, this file has not made it.
@@ -91,6 +99,12 @@ impl Sender {
             Ok(None) if request.required == Required::Absent => Err(now()),
             Ok(Some(there)) => match self.own_state(request, &there) {
                 Some((content, attributes)) => {
+                    if let Err(unsent) = self.adopt(request, &there).await {
+                        return self.undecided(request, &unsent);
+                    }
+                    if (content, attributes) != (request.content, request.attributes) {
+                        self.still_lacks(request);
+                    }
                     let own = PlannedRequest { content, attributes, ..request.clone() };
                     let write_id = Some(write_id_of(&there).to_owned());
                     return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size), write_id });
@@ -136,7 +150,7 @@ impl Sender {
         if is_aside || write_id_of(there) == self.write_id(request) {
             return Some((request.content, request.attributes));
         }
-        if request.content == MARKER && request.key.ends_with('/') {
+        if is_marker(request) {
             // Two made the same directory, or an earlier state of ours is there.
             return Some((MARKER, 0));
         }

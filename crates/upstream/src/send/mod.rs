@@ -8,12 +8,14 @@
 //!             S4 a panic here, of a request or of the planner, ends all sending, and everybody who waits is told (`broken` of
 //!                tracked): what it has left undone is not known, and the next process finds it out.
 //! Locking:    the table of files (tracked) for planning and outcomes, never over a request.
-//! Not here:   which request may start (wave), conflicts (conflict).
+//! Not here:   which request may start (wave), conflicts (conflict), objects of directories (marker, adopt).
 
+mod adopt;
 mod ahead;
 mod conflict;
 mod follow;
 mod kept;
+mod marker;
 mod outcome;
 mod parts;
 mod probe;

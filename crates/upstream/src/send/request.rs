@@ -19,10 +19,11 @@ use margay_rows::{Ino, key};
 use margay_volume::{ReadCondition, Reader};
 
 use super::Sender;
+use super::marker::is_marker;
 use crate::attributes;
 use crate::bytes::{Objects, number_of};
 use crate::plan::{Action, PlannedRequest, Required};
-use crate::tracked::{KEPT, MARKER, State, Tracked, content_of, entry_at, kept_name, time_of};
+use crate::tracked::{KEPT, State, Tracked, content_of, entry_at, kept_name, time_of};
 use crate::xattrs;
 
 /// The object that a request made.
@@ -131,7 +132,9 @@ impl Sender {
         if planned.size > self.sizes.copy_bytes_max && !self.honoured.lock().copies_parts() {
             return self.put(request).await;
         }
-        let etag = self.copy_to(source, planned.size, request, &planned.metadata).await?;
+        let mut metadata = planned.metadata;
+        self.keep_description(request, source.key, &mut metadata).await?;
+        let etag = self.copy_to(source, planned.size, request, &metadata).await?;
         Ok(Sent { etag, size: None, write_id: Some(self.write_id(request)) })
     }
 
@@ -156,7 +159,7 @@ impl Sender {
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
         let Planned { metadata, body, .. } = self.planned(request)?;
-        if request.content == MARKER && request.key.ends_with('/') {
+        if is_marker(request) {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
             return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
         }

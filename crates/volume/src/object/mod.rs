@@ -2,6 +2,7 @@
 //!
 //! Not here:   buckets (bucket), versions (versions), files (posix), what the operations share (entry).
 
+mod adopt_attributes;
 mod append_object;
 mod callers_rows;
 mod change_documents;
