@@ -268,3 +268,26 @@ fn the_object_of_a_directory_keeps_what_others_told_with_it() {
     assert_eq!(&direct.content("sub/replaced/")[..], b"another", "by its ETag alone");
     assert_eq!(far.end(), Some(0));
 }
+
+#[test]
+fn names_of_temporary_objects_are_refused() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let direct = Client::of(&world.server);
+    direct.put("sub/implied/file", b"file", &[]);
+    let far = world.mount("cache");
+    let taken = far.path.join(".margay-tmp");
+    let refused = |done: io::Result<()>| assert_eq!(done.unwrap_err().raw_os_error(), Some(1));
+    refused(fs::create_dir(&taken));
+    fs::create_dir(far.path.join("made")).unwrap();
+    for name in ["made", "implied"] {
+        refused(fs::rename(far.path.join(name), &taken));
+    }
+    assert!(!taken.exists());
+    fs::create_dir(far.path.join("made/.margay-tmp")).unwrap();
+    far.sync();
+    assert!(direct.find("sub/made/.margay-tmp/").is_some(), "only the name at the top is taken");
+    assert_eq!(far.end(), Some(0));
+}

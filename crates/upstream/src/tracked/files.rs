@@ -34,6 +34,8 @@ const RECENT_MAX: usize = 100_000;
 const KEY_BYTES_MAX: usize = 1024;
 /// ENAMETOOLONG of Linux.
 const NAME_TOO_LONG: i32 = 36;
+/// EPERM of Linux.
+const NOT_PERMITTED: i32 = 1;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -222,21 +224,29 @@ impl Files {
         });
     }
 
-    /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused.
+    /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused, and
+    /// those of temporary objects: who sends removes what it finds there.
     pub(super) fn note(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<Vec<(Ino, File)>, EngineError> {
         self.sequence += 1;
         let noted = self.note_at(engine, changed, self.sequence)?;
-        let is_too_long = |(_, file): &(Ino, File)| file.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES_MAX);
-        match noted.iter().any(is_too_long) {
-            true => Err(too_long()),
-            false => Ok(noted),
+        for key in noted.iter().filter_map(|(_, file)| file.key.as_deref()) {
+            if key.len() > KEY_BYTES_MAX {
+                return Err(refused(NAME_TOO_LONG));
+            }
+            if self.paths.is_temporary(key) {
+                return Err(refused(NOT_PERMITTED));
+            }
         }
+        Ok(noted)
     }
 
-    /// Refuses the move of a directory by which a key below it becomes too long: it would never be sent.
+    /// Refuses the move of a directory by which a key below it becomes too long, or a temporary one: it would never be sent.
     pub(super) fn check_moved(&mut self, engine: &dyn Engine, moved: &Changed) -> Result<(), EngineError> {
         let Some((directory, name)) = &moved.place else { return Ok(()) };
         let Some(path) = self.paths.key(engine, (*directory, name))? else { return Ok(()) };
+        if self.paths.is_temporary(&path) {
+            return Err(refused(NOT_PERMITTED));
+        }
         if self.paths.of(engine, moved.ino)?.is_some_and(|before| path.len() <= before.len()) {
             return Ok(());
         }
@@ -250,7 +260,7 @@ impl Files {
                 open.extend(below.is_directory.then_some((below.ino, len)));
             })?;
         }
-        if longest > KEY_BYTES_MAX { Err(too_long()) } else { Ok(()) }
+        if longest > KEY_BYTES_MAX { Err(refused(NAME_TOO_LONG)) } else { Ok(()) }
     }
 
     fn note_at(
@@ -369,8 +379,8 @@ impl Files {
     }
 }
 
-fn too_long() -> EngineError {
-    EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG))
+fn refused(errno: i32) -> EngineError {
+    EngineError::Io(std::io::Error::from_raw_os_error(errno))
 }
 
 /// The write of a dirty row, or its removal.

@@ -7,7 +7,7 @@
 //!             T2 a batch that makes, replaces, moves or removes an entry also puts the dirty row of each file and directory
 //!                concerned; memory has the same after the commit.
 //!             T3 a directory moves only when everything below it was listed: its keys are known.
-//!             T4 a name whose key no store takes is refused at the call, and so is a directory's rename that makes one below it
+//!             T4 a name whose key no store takes, or is one of temporary objects, is refused at the call, and so is a directory's rename that makes one below it
 //!                too long.
 //! Locking:    `files` is held over the commit of a batch with entries, so memory and rows agree. Listing is done before it
 //!             is taken. Below it only the engine is called.

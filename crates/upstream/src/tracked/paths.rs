@@ -55,6 +55,11 @@ impl Paths {
         format!("{}{TEMPORARY}", self.prefix)
     }
 
+    /// Whether a key is that directory, or below it.
+    pub(crate) fn is_temporary(&self, key: &str) -> bool {
+        self.local(key).starts_with(TEMPORARY)
+    }
+
     /// Begins the temporary keys of a process.
     pub(crate) fn temporary(&self, id: &str, process: u64) -> String {
         format!("{}{id}-{process:x}-", self.temporary_directory())
