@@ -13,6 +13,34 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use server::{Server, body, ends, margay, run};
 
+/// The small client finds its keys where a mount of a bucket finds them.
+#[test]
+fn the_client_reads_the_files_of_other_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let keys = fs::read_to_string(server.data.join("keys")).unwrap();
+    let (credentials, config) = (folder.path().join("credentials"), folder.path().join("config"));
+    let pair: String = keys.lines().filter(|line| line.starts_with("aws_")).map(|line| format!("{line}\n")).collect();
+    fs::write(&credentials, format!("[other]\naws_access_key_id = x\naws_secret_access_key = y\n[mine]\n{pair}"))
+        .unwrap();
+    fs::write(&config, format!("[profile mine]\nendpoint_url = {}\n", server.endpoint)).unwrap();
+    let client = |profile: &str, arguments: &[&str]| {
+        let mut command = margay();
+        command.current_dir(folder.path()).env("AWS_EC2_METADATA_DISABLED", "true").env("HOME", folder.path());
+        command.env("AWS_SHARED_CREDENTIALS_FILE", &credentials).env("AWS_CONFIG_FILE", &config);
+        let output = command.env("AWS_PROFILE", profile).arg("client").args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(client("mine", &["mb", "s3://bucket"]), (Some(0), String::new()), "keys and endpoint of the profile");
+    let (code, error) = client("none", &["ls"]);
+    assert!(code == Some(2) && error.contains("no profile none") && error.contains("--access-key"), "{code:?} {error}");
+    let (code, error) = client("other", &["--endpoint", &server.endpoint, "ls"]);
+    assert!(code != Some(0) && error.contains("InvalidAccessKeyId"), "{code:?} {error}");
+    let data = server.data.to_str().unwrap();
+    let (code, error) = client("other", &["--data", data, "--endpoint", &server.endpoint, "ls"]);
+    assert!(code == Some(0), "a directory that is named comes first: {error}");
+}
+
 #[test]
 fn a_server_with_other_keys_is_refused_and_lost_keys_are_not_made_anew() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,19 @@
 //! `margay bench` and `margay client`: the benchmarks and the small client of margay-bench, with the keys of a data
-//! directory of this machine.
+//! directory of this machine, or those that AWS's tools have here (the client).
 //!
 //! Not here: what they do (margay-bench).
 
 use margay_accounts::root_keys;
-use margay_bench::{BenchCommand, BenchError, Credentials};
+use margay_bench::{BenchCommand, BenchError, Credentials, FoundKeys};
+use margay_client::KeyChain;
+use margay_client::credentials::{Places, Profile, Variables};
 use margay_env::Env;
 
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
+
+/// Variables that name where keys are.
+const PLACES: [&str; 3] = ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE"];
 
 const BENCH_EXAMPLES: &str = "Examples:
   margay bench ls
@@ -40,7 +45,24 @@ pub(super) fn run_bench(args: &Bench) -> Result<(), Failure> {
 }
 
 pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
-    margay_bench::run_client(&args.client, found(&args.data)?).map_err(|error| failure(&error))
+    let of_directory = found(&args.data)?;
+    margay_bench::run_client(&args.client, || find(&args.data, of_directory)).map_err(|error| failure(&error))
+}
+
+/// Keys of the data directory, or those of the places of AWS's tools; these first, if a variable names one of them and nobody
+/// has named the directory.
+fn find(args: &DataArgs, of_directory: Option<Credentials>) -> Result<FoundKeys, String> {
+    let env = Env::real();
+    let variables = Variables::of_process(&env);
+    let names_place = args.data.is_none() && variables.first(&PLACES).is_some();
+    if let Some(pair) = of_directory.filter(|_| !names_place) {
+        return Ok(FoundKeys { keys: pair.into(), endpoint: None, region: None });
+    }
+    let profile = Profile::load(&env, &variables, None)?;
+    let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
+    let (region, endpoint) = (region.map(str::to_owned), profile.endpoint("s3").map(str::to_owned));
+    let keys = KeyChain::looked_for(&env, Places { variables, profile: None });
+    Ok(FoundKeys { keys, endpoint, region })
 }
 
 /// The keys of the data directory, if this user may read them.

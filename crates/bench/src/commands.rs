@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use margay_env::{Env, File, OpenMode};
 
 use crate::error::BenchError;
-use crate::target::{Credentials, TargetArgs};
+use crate::target::{FoundKeys, TargetArgs};
 use margay_client::PayloadHash;
 use margay_client::client::{Client, DELETE_KEYS_MAX, ListQuery};
 use margay_client::connection::Connection;
@@ -100,8 +100,8 @@ impl std::str::FromStr for ObjectUrl {
 }
 
 /// Runs one command. Builds a tokio runtime: call it from a plain thread.
-pub fn run(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchError> {
-    let target = args.target.resolve(found)?;
+pub fn run(args: &ClientArgs, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<(), BenchError> {
+    let target = args.target.resolve_or(find)?;
     let mut client = Client::new(Connection::new(Arc::clone(&target)));
     let env = Env::real();
     crate::runtime()?.block_on(async {

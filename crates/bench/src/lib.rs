@@ -51,7 +51,7 @@ mod work_directory;
 pub use commands::ClientArgs;
 pub use error::BenchError;
 pub use margay_client::{PayloadHash, Scheme};
-pub use target::Credentials;
+pub use target::{Credentials, FoundKeys};
 pub use windows::Window;
 
 /// `margay bench`: which benchmark.
@@ -99,9 +99,9 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
     }
 }
 
-/// Runs a command of the small client; as [`run_bench`] otherwise.
-pub fn run_client(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchError> {
-    commands::run(args, found)
+/// Runs a command of the small client; as [`run_bench`] otherwise. `find` looks for keys when none are given.
+pub fn run_client(args: &ClientArgs, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<(), BenchError> {
+    commands::run(args, find)
 }
 
 /// The most clients that one benchmark of directories starts.

@@ -128,7 +128,8 @@ impl Running {
         let near = SocketAddr::from((Ipv4Addr::LOCALHOST, self.placeholders.ports[0]));
         let address = self.proxy.as_ref().map_or(near, |proxy| proxy.address);
         let endpoint = Some(format!("http://{address}"));
-        TargetArgs { endpoint, region, ..TargetArgs::default() }.resolve_as(Credentials { access_key, secret_key })
+        TargetArgs { endpoint, region: Some(region), ..TargetArgs::default() }
+            .resolve_as(Credentials { access_key, secret_key })
     }
 
     /// Puts a proxy before its S3 door.
