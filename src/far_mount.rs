@@ -25,7 +25,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes, is_of_the_bucket};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, is_of_the_bucket};
 use margay_volume::Volume;
 use margay_volume::posix::UpstreamSync;
 use tokio::net::TcpListener;
@@ -69,6 +69,7 @@ pub struct FarMount {
     /// Where metrics are told, without a password.
     pub metrics_address: Option<String>,
     pub fsync: Fsync,
+    pub opens: Opens,
 }
 
 /// An opened cache that sends.
@@ -99,8 +100,8 @@ impl FarMount {
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        let (host, fsync) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync);
-        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, parts: PartSizes::default() })
+        let (host, fsync, opens) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync, self.opens);
+        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, opens, parts: PartSizes::default() })
     }
 
     /// `name`: of the bucket, for S3 clients.

@@ -38,6 +38,7 @@ A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links 
   s3://photos/2026  /mnt/far  margay  endpoint=https://s3.example,cache=/var/cache/photos,profile=photos,_netdev,nofail  0 0
 
 With -o fsync=local an s3:// mount's fsync waits for the cache alone, and the bucket gets what was synced in that order.
+With -o open=always its open asks the bucket for the file each time, with open=ttl never; without it (open=3s) when what is known is older than 3 s.
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const SYNC_EXAMPLES: &str = "Examples:
@@ -155,7 +156,7 @@ impl Mount {
         words.extend(self.read_only.then(|| "ro".to_owned()));
         words.extend(self.sync.then(|| "sync".to_owned()));
         let (store, cache) = (self.store.clone(), self.cache.clone());
-        let flags = StoreOptions { store, cache, cache_size: self.cache_size, fsync: None };
+        let flags = StoreOptions { store, cache, cache_size: self.cache_size, ..StoreOptions::default() };
         let store = flags.take(&mut words)?;
         Ok((words.join(","), store))
     }

@@ -121,6 +121,9 @@ impl Operations for Empty {
     fn keep_time_in(&self, _: Node) -> Duration {
         KEEP_TIME
     }
+    fn keep_absent_time_in(&self, _: Node) -> Duration {
+        KEEP_TIME
+    }
     fn keep_time_of(&self, _: Node) -> Duration {
         KEEP_TIME
     }

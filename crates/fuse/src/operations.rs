@@ -62,6 +62,9 @@ impl Operations for Door {
     fn keep_time_in(&self, directory: Node) -> Duration {
         self.mount.keeps_names_for(self.ino(directory)).unwrap_or(KEEP_TIME_MAX)
     }
+    fn keep_absent_time_in(&self, directory: Node) -> Duration {
+        self.mount.keeps_absences_for(self.ino(directory)).unwrap_or(KEEP_TIME_MAX)
+    }
     fn keep_time_of(&self, node: Node) -> Duration {
         self.mount.keeps_attributes_for(self.ino(node)).unwrap_or(KEEP_TIME_MAX)
     }

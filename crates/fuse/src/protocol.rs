@@ -92,8 +92,10 @@ pub trait Operations: Send + Sync + Debug + 'static {
     /// The kernel drops this many lookups of a number.
     fn forget(&self, node: Node, lookups: u64);
     fn attributes(&self, node: Node) -> Answer<Attributes>;
-    /// How long the kernel may keep names in a directory, absent ones too, and the attributes of what they name.
+    /// How long the kernel may keep names in a directory, and the attributes of what they name.
     fn keep_time_in(&self, directory: Node) -> Duration;
+    /// How long the kernel may keep that a name is not in a directory.
+    fn keep_absent_time_in(&self, directory: Node) -> Duration;
     /// How long the kernel may keep the attributes of a file or directory.
     fn keep_time_of(&self, node: Node) -> Duration;
     fn set_attributes(&self, node: Node, change: &AttributeChange) -> Answer<Attributes>;

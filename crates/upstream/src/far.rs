@@ -22,6 +22,7 @@ use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::given::PutHeaders;
 use crate::list::Listing;
+use crate::opens::Opens;
 use crate::patience::{NotSent, Patience};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
@@ -43,6 +44,7 @@ pub struct FarOptions {
     pub cache: CacheOptions,
     pub parts: PartSizes,
     pub fsync: Fsync,
+    pub opens: Opens,
 }
 
 /// What `fsync` waits for.
@@ -150,6 +152,7 @@ impl Far {
             upstream.clone(),
             requests,
             Arc::clone(&self.env.clock),
+            self.options.opens,
         ));
         let lister: Arc<dyn Lister> = Arc::clone(&listing) as Arc<dyn Lister>;
         self.tracked.set_lister(Arc::downgrade(&lister));
@@ -372,8 +375,20 @@ impl UpstreamSync for Far {
         }
     }
 
+    fn will_miss(&self, directory: Ino, name: &str) -> bool {
+        self.sender.get().is_some_and(|sender| sender.listing.look_for(directory, name))
+    }
+
     fn fresh_for(&self, directory: Ino) -> Duration {
         self.tracked.ages.left(directory)
+    }
+
+    fn absent_for(&self, directory: Ino) -> Duration {
+        match self.options.opens {
+            Opens::Listed => self.tracked.ages.left(directory),
+            Opens::Recent => self.tracked.ages.absence_left(directory),
+            Opens::Always => Duration::ZERO,
+        }
     }
 
     fn will_remove(&self, directory: Ino) {

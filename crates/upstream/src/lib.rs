@@ -5,7 +5,7 @@
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
 //!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `pages` asks for listings, `list` enters one, `refresh` what differs from an
 //!             older one, `plan` decides which requests are due, `send` makes them, `attributes`, `given`, `xattrs`, `packed` and `words` are the headers, `runtime` the
-//!             threads. `backlog` says what is left (`below`: in one directory), `reason` why, `told` and `watch` tell the log.
+//!             threads. `opens` is how old what is opened may be. `backlog` says what is left (`below`: in one directory), `reason` why, `told` and `watch` tell the log.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
 //! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
 
@@ -19,6 +19,7 @@ pub mod far;
 pub mod fuzzing;
 mod given;
 mod list;
+mod opens;
 mod packed;
 mod pages;
 mod patience;
@@ -35,5 +36,6 @@ mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest, is_of_the_bucket};
 pub use self::far::{CacheOptions, Far, FarOptions, Fsync};
+pub use self::opens::Opens;
 pub use self::patience::NotSent;
 pub use self::send::PartSizes;

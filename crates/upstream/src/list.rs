@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 use crate::attributes::{self, ObjectAttributes, kept_headers, write_id_of, written_ms};
 use crate::bytes::segment_of;
 use crate::given::{self, Owned};
+use crate::opens::Opens;
 use crate::pages::{Line, Listed, Page, Pages};
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
@@ -77,6 +78,7 @@ pub(crate) struct Listing {
     pub(crate) pages: Arc<Pages>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) opens: Opens,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
     /// Those for which no thread waits, and how it went.
@@ -116,10 +118,11 @@ impl Listing {
         upstream: Upstream,
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
+        opens: Opens,
     ) -> Listing {
         let (bucket, pages) = (bucket.to_owned(), Arc::new(Pages::new(upstream.clone())));
         let (turns, begun, turnstile) = (Mutex::default(), Mutex::default(), Semaphore::new(LISTINGS_MAX));
-        Listing { tracked, volume, bucket, upstream, pages, requests, clock, turns, begun, turnstile }
+        Listing { tracked, volume, bucket, upstream, pages, requests, clock, opens, turns, begun, turnstile }
     }
 
     fn list_now(&self, directory: Ino) -> Result<(), String> {

@@ -23,6 +23,8 @@ mod fresh;
 mod headers;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
+#[path = "mirror/missed.rs"]
+mod missed;
 #[path = "mirror/multipart.rs"]
 mod multipart;
 #[path = "mirror/parts.rs"]

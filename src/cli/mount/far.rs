@@ -11,7 +11,7 @@ use std::time::Duration;
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
-use margay_upstream::Fsync;
+use margay_upstream::{Fsync, Opens};
 use tokio::runtime::Runtime;
 
 use super::cache_limits;
@@ -50,6 +50,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let (mut mount, runtime) = begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Mount)?;
     mount.metrics_address.clone_from(&args.metrics_address);
     mount.fsync = options.fsync.unwrap_or_default();
+    mount.opens = options.opens.unwrap_or_default();
     runtime.block_on(mount.run(&env, Some((&path, &choice)), None))
 }
 
@@ -128,8 +129,9 @@ pub(super) fn begin(
     let cache_bytes_max = cache_limits::size(cache_size)?;
     cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
     let connection = settings.connection;
-    let fsync = Fsync::default();
-    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address: None, fsync }, runtime))
+    let (fsync, opens) = (Fsync::default(), Opens::default());
+    let metrics_address = None;
+    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address, fsync, opens }, runtime))
 }
 
 /// The bucket and the directory of its cache.

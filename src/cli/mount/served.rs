@@ -38,7 +38,7 @@ pub(in crate::cli) struct FarArgs {
     /// With --upstream: bytes that the cache takes of the disk, such as 50GiB [default: 10GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "upstream")]
     cache_size: Option<u64>,
-    /// With --upstream: options as `margay mount` takes them: profile=, region=, ca=, addressing=, fsync=; of the mount: ro, uid=, ...
+    /// With --upstream: options as `margay mount` takes them: profile=, region=, ca=, addressing=, fsync=, open=; of the mount: ro, uid=, ...
     #[arg(short = 'o', value_name = "WORD,...", requires = "upstream")]
     options: Vec<String>,
 }
@@ -52,7 +52,8 @@ pub(in crate::cli) fn run(upstream: &str, args: &FarArgs, server: &ServerArgs) -
     }
     let mut words: Vec<String> = args.options.iter().flat_map(|one| one.split(',')).map(str::to_owned).collect();
     let store = StoreArgs { endpoint: args.endpoint.clone(), ..StoreArgs::default() };
-    let flags = StoreOptions { store, cache: args.cache.clone(), cache_size: args.cache_size, fsync: None };
+    let flags =
+        StoreOptions { store, cache: args.cache.clone(), cache_size: args.cache_size, ..StoreOptions::default() };
     let options = flags.take(&mut words)?;
     let (place, cache) = far::parse(upstream, &options.store, options.cache.as_deref())?;
     cache_limits::size(options.cache_size)?;
@@ -71,6 +72,7 @@ pub(in crate::cli) fn run(upstream: &str, args: &FarArgs, server: &ServerArgs) -
     let (mut far, runtime) = far::begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Serve)?;
     far.metrics_address.clone_from(&settings.admin_address);
     far.fsync = options.fsync.unwrap_or_default();
+    far.opens = options.opens.unwrap_or_default();
     let gateway = Gateway { settings: Settings { connection, ..settings }, bucket };
     let mount = mount.as_ref().map(|(path, choice)| (path.as_path(), choice));
     runtime.block_on(far.run(&env, mount, Some(&gateway)))

@@ -1,12 +1,12 @@
-//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; and `fsync=`, which only
-//! such a mount has.
+//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; `fsync=` and
+//! `open=`, which only such a mount has.
 //!
 //! Why:        a line of fstab has no flags.
 //! Not here:   options of the mount itself (mounts::options).
 
 use std::path::PathBuf;
 
-use margay_upstream::Fsync;
+use margay_upstream::{Fsync, Opens};
 
 use super::parse_size;
 use crate::backup_location::StoreArgs;
@@ -21,6 +21,8 @@ pub(super) struct StoreOptions {
     pub cache_size: Option<u64>,
     /// `-o fsync=local`.
     pub fsync: Option<Fsync>,
+    /// `-o open=always`.
+    pub opens: Option<Opens>,
 }
 
 impl StoreOptions {
@@ -62,6 +64,12 @@ impl StoreOptions {
                 self.fsync.get_or_insert(fsync);
                 return Ok(true);
             }
+            "open" => {
+                let refused = || Failure::usage(format!("{word}: open=ttl, open=3s or open=always"));
+                let opens = Opens::parse(value).ok_or_else(refused)?;
+                self.opens.get_or_insert(opens);
+                return Ok(true);
+            }
             _ => return Ok(false),
         };
         text.get_or_insert_with(|| value.to_owned());
@@ -70,10 +78,12 @@ impl StoreOptions {
 
     /// Refuses them where no store is named.
     pub(super) fn expect_none(&self) -> Result<(), Failure> {
-        if self.cache.is_none() && self.cache_size.is_none() && self.fsync.is_none() && !self.store.is_given() {
+        let is_of_far = self.fsync.is_some() || self.opens.is_some();
+        if self.cache.is_none() && self.cache_size.is_none() && !is_of_far && !self.store.is_given() {
             return Ok(());
         }
-        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca and -o fsync=";
+        let flags =
+            "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca, -o fsync= and -o open=";
         Err(Failure::usage(format!("{flags} belong to s3://BUCKET/PREFIX")))
     }
 
@@ -95,6 +105,9 @@ impl StoreOptions {
         if self.fsync == Some(Fsync::Local) {
             flags.extend(["-o".to_owned(), "fsync=local".to_owned()]);
         }
+        if let Some(opens) = self.opens {
+            flags.extend(["-o".to_owned(), format!("open={}", opens.name())]);
+        }
         flags
     }
 }
@@ -105,15 +118,15 @@ mod tests {
 
     #[test]
     fn words_of_the_store_are_told_from_those_of_the_mount() {
-        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local";
+        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local,open=always";
         let mut words: Vec<String> = text.split(',').map(str::to_owned).collect();
         let flag = StoreArgs { region: Some("us".to_owned()), ..StoreArgs::default() };
         let flags = StoreOptions { store: flag, ..StoreOptions::default() };
         let options = flags.take(&mut words).unwrap();
         assert_eq!(words, ["_netdev", "ro", "x-systemd.requires=a.service"]);
-        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local";
+        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local -o open=always";
         assert_eq!(options.flags().join(" "), expected);
-        for wrong in ["cache_size=much", "fsync=never"] {
+        for wrong in ["cache_size=much", "fsync=never", "open=sometimes", "open="] {
             assert!(StoreOptions::default().take(&mut vec![wrong.to_owned()]).is_err(), "{wrong}");
         }
         assert!(options.expect_none().is_err() && StoreOptions::default().expect_none().is_ok());

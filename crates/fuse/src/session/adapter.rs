@@ -74,7 +74,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
             match work.measured(Request::Lookup, |operations| operations.lookup(at(parent, &name))) {
                 Ok(Some(found)) => entry(reply, work.keep_time_in(parent), Ok(found)),
                 Ok(None) => {
-                    let keep = work.absent.keep_time(parent.0, name.as_bytes()).min(work.keep_time_in(parent));
+                    let keep = work.absent.keep_time(parent.0, name.as_bytes()).min(work.keep_absent_time_in(parent));
                     reply.entry_with_ttls(&Duration::ZERO, &keep, &convert::absent(), Generation(0));
                 }
                 Err(error) => reply.error(convert::errno(error)),

@@ -86,6 +86,10 @@ impl<O: Operations> Work<O> {
         self.operations.keep_time_in(directory.0)
     }
 
+    pub(super) fn keep_absent_time_in(&self, directory: INodeNo) -> Duration {
+        self.operations.keep_absent_time_in(directory.0)
+    }
+
     pub(super) fn keep_time_of(&self, node: INodeNo) -> Duration {
         self.operations.keep_time_of(node.0)
     }

@@ -10,9 +10,10 @@
 //!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
 //! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
 //!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
-//! Not here:   what differs under one name (compare), one file alone (opened).
+//! Not here:   what differs under one name (compare), one file alone (opened), a name that is not here (missed).
 
 mod compare;
+mod missed;
 mod opened;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,10 @@ use crate::tracked::{commit, entry_at, object_row, rows_of_object, visit_rows};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
+/// Who needs one name waits so long for an answer.
+const ASK_TIME_MAX: Duration = Duration::from_secs(2);
+/// A bucket that is silent for longer is not asked for one name.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 /// What somebody was working on is tried again after these times.
 const AGAIN_AFTER: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 /// Names of one batch.
@@ -155,6 +160,11 @@ impl Listing {
             compared.differed |= self.remove_empty(&compared, name, ino)?;
         }
         Ok(Some(compared))
+    }
+
+    /// Whether the bucket is known not to answer.
+    fn is_silent(&self) -> bool {
+        self.upstream.meter().contact().silent.is_some_and(|silence| silence.since > SILENT_MAX)
     }
 
     fn tells_metadata(&self) -> bool {

@@ -5,44 +5,42 @@
 //!             O2 a HEAD that finds no object takes nothing away: it says the same of a bucket that is gone. The directory is
 //!                compared then.
 //!             O3 a bucket that does not answer holds up nobody for long: what is here is opened.
+//!             O4 strict close-to-open asks for each file alone, however lately it was seen.
 //! Locking:    none is held by the caller, since the turn of the file is needed here.
 //! Not here:   when it is looked (tracked/ages).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use margay_rows::Ino;
 
-use super::{AGAIN_AFTER, Compared};
+use super::{AGAIN_AFTER, ASK_TIME_MAX, Compared};
 use crate::attributes::written_ms;
 use crate::list::Listing;
+use crate::opens::Opens;
 use crate::pages::{Line, Listed};
 use crate::tracked::object_row;
-
-/// Who opens a file waits so long for an answer.
-const ASK_TIME_MAX: Duration = Duration::from_secs(2);
-/// A bucket that is silent for longer is not asked.
-const SILENT_MAX: Duration = Duration::from_secs(1);
 
 impl Listing {
     /// Sees that what is known of a file is not old; the file may be gone afterwards. Blocks.
     pub(crate) fn look_before_open(self: &Arc<Self>, directory: Ino, file: Ino) {
         let (tracked, ages) = (&self.tracked, &self.tracked.ages);
-        if ages.was_seen(directory, file)
+        let is_always = self.opens == Opens::Always;
+        if self.opens == Opens::Listed
+            || !is_always && ages.was_seen(directory, file)
             || tracked.files.lock().table.get(file).is_some()
             // It is listed when the file's row is read.
             || tracked.unlisted.read().contains(&directory)
         {
             return;
         }
-        if ages.begin_for_open(directory) {
+        if !is_always && ages.begin_for_open(directory) {
             Arc::clone(self).refresh_for_a_while(directory);
             // It may take long, or have left the file to somebody.
             if ages.was_seen(directory, file) {
                 return;
             }
         }
-        if self.upstream.meter().contact().silent.is_some_and(|silence| silence.since > SILENT_MAX) {
+        if self.is_silent() {
             return;
         }
         if let Err(error) = self.look_at(directory, file) {
@@ -73,7 +71,9 @@ impl Listing {
             }
             return Ok(());
         };
-        self.tracked.ages.asked(directory, file);
+        if self.opens == Opens::Recent {
+            self.tracked.ages.asked(directory, file);
+        }
         let (size, etag, modified) = (there.size, there.etag.clone(), written_ms(&there.headers));
         let line = Line { size, etag, modified, described: Some(there) };
         let mut compared = Compared::begin(directory, path, began);

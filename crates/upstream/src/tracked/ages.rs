@@ -7,9 +7,11 @@
 //!                removing a directory removes its own object alone, and the next listing above shows theirs.
 //!             G4 what is opened was seen within `AGE_MIN`: by a listing of its directory, where that has at most as many pages as files
 //!                were opened within `OPENS_WITHIN`, else by a HEAD.
+//!             G5 of a name that is not here, the absence counts for as long as what is opened does; then it is asked for, as G4 says.
+//!                While this mount makes many files in a directory, what is asked for their names stays below a hundredth of them.
 //! Locking:    one short mutex.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,24 @@ const REMOVAL: Duration = Duration::from_secs(1);
 /// Files that are opened within this time share a listing.
 const OPENS_WITHIN: Duration = Duration::from_secs(1);
 
+/// A directory in which so many files were made here within `AGE_MIN` is being filled.
+const FILLED_FROM: usize = 4;
+/// Files that were made there pay for one page of a listing.
+const MADE_PER_PAGE: usize = 100;
+/// A kernel keeps the absence of a name that was not asked for so long: who looks before he makes a file needs it.
+const ABSENCE_KEPT: Duration = Duration::from_secs(1);
+
+/// What is done for a name that is not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// What is known counts.
+    Absent,
+    /// The caller must compare the directory with the bucket.
+    Compare,
+    /// The caller asks for the name alone.
+    Ask,
+}
+
 #[derive(Debug)]
 struct Listed {
     at: Duration,
@@ -36,11 +56,28 @@ struct Listed {
     pages: usize,
     /// Files in it that were asked for since, and when.
     asked: Vec<(Ino, Duration)>,
+    /// Names that were not here and were asked for since, and when.
+    missed: Vec<(String, Duration)>,
+    /// When the last files were made here, `FILLED_FROM` at most.
+    made_at: VecDeque<Duration>,
+    /// Files that were made here since it was listed.
+    made: usize,
 }
 
 impl Listed {
     fn new(at: Duration, age: Duration) -> Listed {
-        Listed { at, age, in_progress: false, pages: 1, asked: Vec::new() }
+        let (asked, missed, made_at) = (Vec::new(), Vec::new(), VecDeque::new());
+        Listed { at, age, in_progress: false, pages: 1, asked, missed, made_at, made: 0 }
+    }
+
+    fn is_being_filled(&self, now: Duration) -> bool {
+        let first = self.made_at.front().filter(|_| self.made_at.len() == FILLED_FROM);
+        first.is_some_and(|first| now.saturating_sub(*first) < AGE_MIN)
+    }
+
+    /// Whether a listing costs no more than single requests, for one more after this many.
+    fn is_cheap(&self, lately: usize) -> bool {
+        self.age == Duration::ZERO || lately + 1 >= self.pages
     }
 }
 
@@ -97,7 +134,8 @@ impl Ages {
             _ if now.saturating_sub(one.at) < one.age => one.age,
             _ => (one.age * 2).clamp(AGE_MIN, AGE_MAX),
         };
-        *one = Listed { pages: one.pages, ..Listed::new(now, age) };
+        let made_at = std::mem::take(&mut one.made_at);
+        *one = Listed { pages: one.pages, made_at, ..Listed::new(now, age) };
     }
 
     /// It was listed as a whole.
@@ -135,8 +173,7 @@ impl Ages {
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         let lately = one.asked.iter().filter(|(_, at)| now.saturating_sub(*at) < OPENS_WITHIN).count();
-        let is_cheap = one.age == Duration::ZERO || lately + 1 >= one.pages;
-        is_cheap && !std::mem::replace(&mut one.in_progress, true)
+        one.is_cheap(lately) && !std::mem::replace(&mut one.in_progress, true)
     }
 
     /// As `begin`, however old the listing is.
@@ -144,6 +181,64 @@ impl Ages {
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         !std::mem::replace(&mut one.in_progress, true)
+    }
+
+    /// A file was made here, or moved here.
+    pub(super) fn filled(&self, directory: Ino) {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let Some(one) = listed.get_mut(&directory) else { return };
+        one.made += 1;
+        if one.made_at.len() == FILLED_FROM {
+            one.made_at.pop_front();
+        }
+        one.made_at.push_back(now);
+    }
+
+    /// Whether the absence of a name counts: it was seen lately, or many files are made in the directory (G5).
+    pub(crate) fn is_absent(&self, directory: Ino, name: &str) -> bool {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let Some(one) = listed.get_mut(&directory) else { return false };
+        let is_young = |at: Duration| now.saturating_sub(at) < AGE_MIN;
+        one.missed.retain(|(_, at)| is_young(*at));
+        let is_known =
+            one.age > Duration::ZERO && is_young(one.at) || one.missed.iter().any(|(missed, _)| missed == name);
+        is_known || one.is_being_filled(now) && one.made < MADE_PER_PAGE * one.pages
+    }
+
+    /// What the caller must do for a name whose absence does not count.
+    pub(crate) fn begin_for_missed(&self, directory: Ino) -> Miss {
+        let now = self.clock.monotonic();
+        let mut listed = self.listed.lock();
+        let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
+        let lately = one.missed.iter().filter(|(_, at)| now.saturating_sub(*at) < OPENS_WITHIN).count();
+        match (one.is_being_filled(now), one.in_progress) {
+            // One comparison serves all names.
+            (true, true) => Miss::Absent,
+            (is_filled, false) if is_filled || one.is_cheap(lately) => {
+                one.in_progress = true;
+                Miss::Compare
+            }
+            _ => Miss::Ask,
+        }
+    }
+
+    /// The bucket was asked for a name that was not here.
+    pub(crate) fn missed(&self, directory: Ino, name: &str) {
+        let now = self.clock.monotonic();
+        if let Some(one) = self.listed.lock().get_mut(&directory) {
+            one.missed.push((name.to_owned(), now));
+        }
+    }
+
+    /// How long a kernel may keep that a name is absent.
+    pub(crate) fn absence_left(&self, directory: Ino) -> Duration {
+        let now = self.clock.monotonic();
+        let listed = self.listed.lock();
+        let Some(one) = listed.get(&directory) else { return Duration::ZERO };
+        let young = (one.at + AGE_MIN).saturating_sub(now).max(ABSENCE_KEPT);
+        young.min((one.at + one.age).saturating_sub(now))
     }
 
     /// The bucket was asked for a file.
@@ -200,6 +295,60 @@ mod tests {
         assert!(ages.was_seen(large, Ino(12)));
         clock.advance(AGE_MIN);
         assert!(!ages.was_seen(large, Ino(10)) && !ages.begin_for_open(large), "those of before are forgotten");
+    }
+
+    #[test]
+    fn names_that_are_missed_cost_a_hundredth_of_the_files_that_are_made() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let (small, large) = (Ino(5), Ino(6));
+        ages.was_listed(small, 1);
+        ages.was_listed(large, 3);
+        assert!(ages.is_absent(small, "a") && ages.is_absent(large, "a"), "they were just listed");
+        clock.advance(AGE_MIN);
+        assert!(!ages.is_absent(small, "a"));
+        assert_eq!([ages.begin_for_missed(small), ages.begin_for_missed(small)], [Miss::Compare, Miss::Ask]);
+        ages.ended(small, Some(false));
+        assert!(ages.is_absent(small, "a") && ages.is_absent(small, "b"), "one listing serves all");
+        for name in ["a", "b"] {
+            assert!(!ages.is_absent(large, name));
+            assert_eq!(ages.begin_for_missed(large), Miss::Ask);
+            ages.missed(large, name);
+            assert!(ages.is_absent(large, name));
+        }
+        assert_eq!(ages.begin_for_missed(large), Miss::Compare, "the third name costs as many requests as pages");
+        ages.ended(large, Some(false));
+        clock.advance(AGE_MIN);
+        assert!(!ages.is_absent(large, "a"), "those of before are forgotten");
+        (1..FILLED_FROM).for_each(|_| ages.filled(large));
+        assert!(!ages.is_absent(large, "a"), "a few files are no load");
+        (FILLED_FROM..3 * MADE_PER_PAGE).for_each(|_| ages.filled(large));
+        assert!(ages.is_absent(large, "a"));
+        ages.filled(large);
+        assert!(!ages.is_absent(large, "a"), "they pay for a listing");
+        assert_eq!([ages.begin_for_missed(large), ages.begin_for_missed(large)], [Miss::Compare, Miss::Absent]);
+        ages.ended(large, Some(false));
+        clock.advance(AGE_MIN);
+        assert!(!ages.is_absent(large, "a"), "it is filled no more");
+    }
+
+    #[test]
+    fn a_kernel_keeps_an_absence_for_a_short_time() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let directory = Ino(5);
+        assert_eq!(ages.absence_left(directory), Duration::ZERO);
+        ages.was_listed(directory, 1);
+        ages.ended(directory, Some(false));
+        assert_eq!(ages.absence_left(directory), AGE_MIN);
+        clock.advance(AGE_MIN);
+        ages.ended(directory, Some(false));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(ages.absence_left(directory), AGE_MIN - Duration::from_secs(1));
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(ages.absence_left(directory), ABSENCE_KEPT, "the listing counts for longer");
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(ages.absence_left(directory), Duration::ZERO);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(crate) struct Changed {
     pub(crate) state: Option<State>,
     pub(crate) is_directory: bool,
     pub(crate) moved: bool,
+    pub(crate) is_new: bool,
 }
 
 /// Numbers that differ after each change of the content, and of the attributes.
@@ -94,6 +95,7 @@ impl Changed {
                 state: Some(State::of_file(file)),
                 is_directory: false,
                 moved: false,
+                is_new: false,
             },
             // An implicit one is there as long as there is something in it.
             Entry::Directory(entry) => Changed {
@@ -103,6 +105,7 @@ impl Changed {
                 state: entry.explicit.then(|| State::of_directory(entry)),
                 is_directory: true,
                 moved: false,
+                is_new: false,
             },
             Entry::Link(_) => return None,
         })
@@ -184,10 +187,12 @@ pub(crate) fn changes_of(
         state: None,
         is_directory: old.is_directory,
         moved: false,
+        is_new: false,
     });
     let mut changed: Vec<Changed> = gone.collect();
     for (ino, (name, mut new)) in after {
         let old = before.get(&ino);
+        new.is_new = old.is_none();
         new.moved = old.is_some_and(|(old, _)| *old != name);
         // Reclaim moves bytes, a read raises a time: the bucket has neither.
         let is_same = old.is_some_and(|(_, old)| (&old.name, old.state) == (&new.name, new.state));

@@ -25,6 +25,7 @@ mod settled;
 mod table;
 
 use self::ages::Ages;
+pub(crate) use self::ages::Miss;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at, time_of};
 pub(crate) use self::ends::kept_name;
 pub(crate) use self::epochs::{EPOCHS_MAX, KEPT};
@@ -317,6 +318,8 @@ impl Tracked {
             let done = self.below.commit(batch)?;
             // A new one is as it was made.
             changed.iter().filter(|one| one.is_directory).for_each(|one| self.ages.made(one.ino));
+            let come = changed.iter().filter(|one| one.is_new || one.moved).filter_map(|one| one.place.as_ref());
+            come.for_each(|(directory, _)| self.ages.filled(*directory));
             let followed = files.take(&*self.below, noted).and_then(|()| files.follow_moves(&*self.below));
             if followed.is_err() {
                 // Some may be those from before the move.

@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, PartSizes};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -36,6 +36,7 @@ pub(crate) struct Cache {
     clock: Arc<Jumping>,
     seed: u64,
     fsync: Fsync,
+    opens: Opens,
 }
 
 /// A process.
@@ -80,12 +81,17 @@ impl Clock for Jumping {
 impl Cache {
     pub(crate) fn new(seed: u64) -> Cache {
         let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0), AtomicBool::new(false)));
-        Cache { disk: SimDisk::new(seed), clock, seed, fsync: Fsync::Upstream }
+        Cache { disk: SimDisk::new(seed), clock, seed, fsync: Fsync::Upstream, opens: Opens::default() }
     }
 
     /// Whose syncs wait for its disk alone.
     pub(crate) fn local(seed: u64) -> Cache {
         Cache { fsync: Fsync::Local, ..Cache::new(seed) }
+    }
+
+    /// Whose opens ask the bucket so.
+    pub(crate) fn opening(seed: u64, opens: Opens) -> Cache {
+        Cache { opens, ..Cache::new(seed) }
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -160,7 +166,7 @@ impl Cache {
         let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (prefix, host, fsync, parts) = (prefix.to_owned(), "here".to_owned(), self.fsync, self.parts());
-        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, parts, fsync };
+        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, parts, fsync, opens: self.opens };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
         let options = Options {
             peers: Some(far.peers()),

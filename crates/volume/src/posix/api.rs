@@ -211,8 +211,15 @@ pub trait UpstreamSync: Send + Sync + Debug {
     /// The file may not exist any more when this returns.
     fn will_open(&self, directory: Ino, file: Ino);
 
+    /// A name (without `/`) that was looked up in this directory is not known: its absence counts only if that is not old. No turn
+    /// is held. Whether it may be there now.
+    fn will_miss(&self, directory: Ino, name: &str) -> bool;
+
     /// How long what is known of the names in a directory still counts.
     fn fresh_for(&self, directory: Ino) -> Duration;
+
+    /// As `fresh_for`, of names that are not known.
+    fn absent_for(&self, directory: Ino) -> Duration;
 
     /// A directory is about to be removed, if it is empty: its rows are read next.
     fn will_remove(&self, directory: Ino);

@@ -3,6 +3,7 @@
 //! Why:        the most frequent operation of a mount: one call reads both entries that a name may be.
 //! Invariants: L1 a found file's location is recorded: a move between reading and recording is detected, since the
 //!                file's turn is held over both.
+//!             L2 a name is absent only if the store that gets what the volume has, says so, too.
 //! Locking:    the file's turn, only if its location is not recorded yet.
 
 use margay_rows::Ino;
@@ -17,12 +18,17 @@ use crate::posix::resolve::Found;
 impl Mount {
     /// Counts one lookup on success.
     pub fn lookup(&self, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
+        let mut asked = false;
         loop {
             let (closes, moves) = (self.volume.open_files.closes(), self.volume.known.moves());
-            let (name, found) = self.consistent(|seen| {
-                let resolved = self.resolve(parent, name, seen)?;
-                Ok((resolved.name, resolved.found.ok_or(PosixError::NotFound)?))
-            })?;
+            let resolved = self.consistent(|seen| self.resolve(parent, name, seen))?;
+            let (name, Some(found)) = (resolved.name, resolved.found) else {
+                // L2; once, since others may remove it again and again.
+                if std::mem::replace(&mut asked, true) || !self.may_be_upstream(parent, name) {
+                    return Err(PosixError::NotFound);
+                }
+                continue;
+            };
             match found {
                 Found::Directory(directory) => {
                     let attributes = self.directory_attributes(&directory.entry)?;
@@ -35,6 +41,14 @@ impl Mount {
                 }
                 Found::File(_) => {}
             }
+        }
+    }
+
+    /// Whether a name that is not here may be here by now.
+    fn may_be_upstream(&self, parent: Ino, name: &Name) -> bool {
+        match (&self.options.upstream, name) {
+            (Some(upstream), Name::Plain(name)) => upstream.will_miss(parent, name),
+            _ => false,
         }
     }
 

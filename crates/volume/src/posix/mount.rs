@@ -105,6 +105,11 @@ impl Mount {
         self.volume.watchers.late()
     }
 
+    /// How long a kernel may keep that a name is not in a directory; `None`: until it is told of changes.
+    pub fn keeps_absences_for(&self, directory: Ino) -> Option<Duration> {
+        self.options.upstream.as_ref().map(|upstream| upstream.absent_for(directory))
+    }
+
     /// How long a kernel may keep names in a directory, and attributes of what they name; `None`: until it is told of changes.
     pub fn keeps_names_for(&self, directory: Ino) -> Option<Duration> {
         self.options.upstream.as_ref().map(|upstream| upstream.fresh_for(directory))
