@@ -219,6 +219,46 @@ fn what_one_mount_has_synced_another_one_opens() {
     assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
 }
 
+/// A name that was not there is seen as soon as another mount has synced it, also where nothing had changed for long.
+#[test]
+fn what_one_mount_has_just_made_another_one_finds() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let (one, other) = (world.mount("cache"), world.mount_beside("other-cache"));
+    let strict = world.mount_beside_with("strict", &["-o", "open=always"]);
+    let make = |name: &str| {
+        fs::write(one.path.join("d").join(name), name).unwrap();
+        fs::File::open(one.path.join("d").join(name)).unwrap().sync_all().unwrap();
+    };
+    let read = |far: &Far, name: &str| fs::read_to_string(far.path.join("d").join(name));
+    fs::create_dir(one.path.join("d")).unwrap();
+    make("first");
+    wait("the file is not seen", || other.path.join("d/first").exists());
+    // The listing counts for longer each time, so that it does not show what is made then.
+    for seconds in [3, 6, 12] {
+        std::thread::sleep(Duration::from_millis(seconds * 1000 + 200));
+        assert!(other.path.join("d/first").exists());
+    }
+    for name in ["second", "third"] {
+        assert!(read(&other, name).is_err() && read(&strict, name).is_err());
+        std::thread::sleep(Duration::from_millis(3200));
+        make(name);
+        assert_eq!(read(&other, name).unwrap(), name);
+        assert_eq!(read(&strict, name).unwrap(), name);
+    }
+    // Without a pause.
+    for name in ["x", "y", "z"] {
+        assert!(read(&strict, name).is_err());
+        make(name);
+        assert_eq!(read(&strict, name).unwrap(), name);
+        fs::write(strict.path.join("d").join(name), "again").unwrap();
+        strict.sync();
+    }
+    assert_eq!((one.end(), other.end(), strict.end()), (Some(0), Some(0), Some(0)));
+}
+
 #[test]
 fn attributes_are_in_the_bucket_or_are_refused() {
     if fuse::must_not_mount() {

@@ -64,6 +64,11 @@ impl World {
         self.mount_on("second-mount", cache, &[])
     }
 
+    /// As `mount_beside`, with more words of the command, on a directory that is named after the cache.
+    pub(crate) fn mount_beside_with(&self, cache: &str, words: &[&str]) -> Far {
+        self.mount_on(&format!("mount-{cache}"), cache, words)
+    }
+
     fn mount_on(&self, directory: &str, cache: &str, words: &[&str]) -> Far {
         let path = self.folder.path().join(directory);
         let mut command = self.command();

@@ -284,6 +284,20 @@ pub(crate) fn of_directory(entry: &DirectoryEntry, modified: Timestamp, xattrs: 
     finish(metadata, &packed, write_id)
 }
 
+/// The headers of an object whose content is that of another client and whose attributes are those of the file here. Of the times,
+/// and of the headers without a prefix, those stay that are about the content. `None`: one of them is no regular file.
+pub(crate) fn of_both(file: &FileEntry, xattrs: &[Xattr], there: &Described) -> Option<HeaderMap> {
+    let theirs = ObjectAttributes::of(&there.headers);
+    if file.kind() != 0 || theirs.file_mode() & MODE_KIND != 0 {
+        return None;
+    }
+    let own = FileEntry { modified: theirs.modified.unwrap_or(file.modified), ..file.clone() };
+    let own = of_file(&own, xattrs, write_id_of(there)).into_iter();
+    let theirs = there.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let is_user = |name: &HeaderName| name.as_str().starts_with(USER);
+    Some(own.filter(|(name, _)| is_user(name)).chain(theirs.filter(|(name, _)| !is_user(name))).collect())
+}
+
 fn finish(mut metadata: Metadata, packed: &[Xattr], write_id: &str) -> Metadata {
     if !packed.is_empty() {
         push(&mut metadata, &format!("{USER}{}", packed::PACKED), &packed::pack(packed));

@@ -49,7 +49,7 @@ fn headers_of(bytes: &[u8]) -> HeaderMap {
 fn found(name: &str, headers: &HeaderMap) -> Found {
     let etag = headers.get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
     let there = Some(Described { etag, size: 7, headers: headers.clone() });
-    Found { sort_name: name.to_owned(), key: format!("d/{name}"), there, modified: 0 }
+    Found { sort_name: name.to_owned(), key: format!("d/{name}"), there, modified: 0, attributes: None }
 }
 
 /// Headers of an object: a file and a directory are made from them, written back, and read again as the same.

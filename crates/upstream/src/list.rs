@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use margay_client::ClientError;
 use margay_client::upstream::{Described, Upstream};
 use margay_env::{Clock, Timestamp};
@@ -53,13 +54,21 @@ pub(crate) struct Found {
     pub(crate) there: Option<Described>,
     /// As `UpstreamObject::modified`.
     pub(crate) modified: u64,
+    /// The entry gets the attributes that these say in place of those of the object, which is to get them.
+    pub(crate) attributes: Option<HeaderMap>,
 }
 
 impl Found {
     /// What HEAD says of an object.
     pub(crate) fn object(key: &str, name: &str, there: Described) -> Found {
         let (sort_name, key, modified) = (name.to_owned(), key.to_owned(), written_ms(&there.headers));
-        Found { sort_name, key, there: Some(there), modified }
+        Found { sort_name, key, there: Some(there), modified, attributes: None }
+    }
+
+    /// As it would be found with these headers.
+    fn with(&self, headers: &HeaderMap) -> Found {
+        let there = self.there.as_ref().map(|there| Described { headers: headers.clone(), ..there.clone() });
+        Found { there, attributes: None, ..self.clone() }
     }
 }
 
@@ -219,12 +228,13 @@ impl Listing {
         let now = self.clock.now();
         for (ino, one) in found {
             let ino = *ino;
-            let entry = imported(ino, one, now);
+            let theirs = imported(ino, one, now);
             if let Some(there) = &one.there {
-                let object = object_of(one, &entry, there);
+                let object = object_of(one, &theirs, there);
                 rows.push((key::upstream_object(ino), Some(object.encode())));
                 rows.push((key::upstream_bytes(ino.0), Some(ino.0.to_be_bytes().to_vec())));
             }
+            let entry = one.attributes.as_ref().map_or(theirs, |own| imported(ino, &one.with(own), now));
             if matches!(entry.kind, ImportedKind::Directory { .. }) {
                 rows.push((key::upstream_unlisted(ino), Some(vec![1])));
                 below.push(ino);
@@ -303,7 +313,7 @@ async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)
             let told = there.as_ref().map_or(0, |there| written_ms(&there.headers));
             // HEAD says it in whole seconds.
             let modified = modified.filter(|listed| is_same_time(*listed, told)).unwrap_or(told);
-            found.push(Found { sort_name, there, key, modified });
+            found.push(Found { sort_name, there, key, modified, attributes: None });
         }
     };
     for (key, listed) in listed {
@@ -329,7 +339,7 @@ async fn head(
     match (upstream.describe(&key).await, listed) {
         // It may be listed and not be read: it is shown, and reading it says so.
         (Err(error), Listed::Object(Line { size, etag, modified, .. })) if error.status() == Some(403) => {
-            let there = Described { etag, size, headers: http::HeaderMap::new() };
+            let there = Described { etag, size, headers: HeaderMap::new() };
             Ok((key, Some(modified), Some(there)))
         }
         // Where missing keys are refused, too.

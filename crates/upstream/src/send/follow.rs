@@ -6,18 +6,22 @@
 //!                in the same batch, so that the object gets the name also after a crash.
 //!             F2 a file that is open here, or was written since, stays: it is tried again.
 //!             F3 a name whose bytes were those of another file's object (a copy) takes nothing over: two files would have one object.
+//!             F4 attributes that were changed here stay: the object with the new content gets them.
 //! Locking:    the turn of the file, without waiting for it, then the table of files, until the entries are committed.
 //! Not here:   how it is found out (conflict), what is below names (list).
 
+use http::HeaderMap;
 use margay_client::upstream::Described;
-use margay_rows::record::UpstreamDirty;
+use margay_rows::record::{Entry, UpstreamDirty};
 use margay_rows::{Ino, key};
 
 use super::Sender;
 use super::request::{Unsent, far_numbers};
+use crate::attributes::of_both;
 use crate::list::{Found, Rows};
 use crate::plan::PlannedRequest;
-use crate::tracked::{entry_at, rows_of_object};
+use crate::tracked::{File, entry_at, rows_of_object};
+use crate::xattrs;
 
 fn local(error: impl ToString) -> Unsent {
     Unsent::Local(error.to_string())
@@ -43,10 +47,9 @@ impl Sender {
         let Some(mut file) = files.table.get(ino).cloned() else { return Ok(false) };
         let Some((directory, name)) = file.dirty.name.clone() else { return Ok(false) };
         let entry = entry_at(below, &key::entry(directory, name.as_bytes())).map_err(local)?;
-        if entry.is_none_or(|entry| far_numbers(&entry).next().is_none()) {
-            // It was written since.
-            return Ok(false);
-        }
+        // Else it was written since.
+        let Some(entry) = entry.filter(|entry| far_numbers(entry).next().is_some()) else { return Ok(false) };
+        let is_changed = has_changed_attributes(&file);
         let mut rows = Rows::new();
         let mut is_own = false;
         if let Some((from, _)) = source {
@@ -56,8 +59,11 @@ impl Sender {
                 is_own = true;
             }
         }
-        let found =
-            source.and_then(|(from, there)| Some(Found::object(from, &name, there?.clone()))).filter(|_| is_own);
+        let mut found = None;
+        if let Some((from, Some(there))) = source.filter(|_| is_own) {
+            let attributes = if is_changed { self.with_own(&entry, there)? } else { None };
+            found = Some(Found { attributes, ..Found::object(from, &name, there.clone()) });
+        }
         let new = self.volume.new_number().map_err(local)?;
         let (since, changed) = (file.dirty.since, file.dirty.changed);
         let dirty = UpstreamDirty { name: Some((directory, name.clone())), since, changed, ..UpstreamDirty::default() };
@@ -84,4 +90,16 @@ impl Sender {
         }
         Ok(found.is_some())
     }
+
+    /// What an object of somebody else is to say with the attributes of a file here.
+    fn with_own(&self, entry: &Entry, there: &Described) -> Result<Option<HeaderMap>, Unsent> {
+        let (whole, xattrs) = xattrs::whole(&*self.tracked.below, None, entry).map_err(local)?;
+        Ok(whole.file().and_then(|file| of_both(&file, &xattrs, there)))
+    }
+}
+
+/// Whether attributes of a file were changed here since its object was made.
+fn has_changed_attributes(file: &File) -> bool {
+    let there = file.object.as_ref().map(|object| object.attributes);
+    file.state.is_some_and(|state| there.is_some_and(|there| there != state.attributes))
 }

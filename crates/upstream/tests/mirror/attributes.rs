@@ -1,10 +1,13 @@
 //! Attributes go to the bucket and come back, and what an object cannot hold is refused at the call.
 
+use std::time::Duration;
+
 use margay_env::Timestamp;
 use margay_volume::posix::*;
 
 use crate::store::{Lists, Store};
 use crate::world::*;
+use crate::{in_bucket, keys};
 
 /// Owner rwx, user 5 rw, group rx, mask rwx, others x.
 const LIST: [u8; 44] = [
@@ -26,6 +29,56 @@ fn header(store: &Store, key: &str, name: &str) -> Option<String> {
 fn fresh(store: &std::sync::Arc<Store>, seed: u64) -> World {
     let target = runtime().block_on(store.door());
     Cache::new(seed).open(&target, "")
+}
+
+/// Changed on both sides: the content is theirs, the attributes are ours.
+#[test]
+fn attributes_changed_here_stay_with_the_content_that_others_put() {
+    for (seed, lists) in [(71, Lists::Nothing), (72, Lists::Metadata)] {
+        let names = ["mode", "moved", "only-moved", "owner", "xattr"];
+        let objects: Vec<(&'static str, &'static [u8])> = names.iter().map(|name| (*name, &b"first"[..])).collect();
+        let (store, world, cache) = listed_by(seed, &objects, lists);
+        let change = |name: &str, change: AttributeChange| {
+            world.mount.set_attributes(world.at(name).unwrap(), &change).unwrap();
+        };
+        for name in ["mode", "moved"] {
+            change(name, AttributeChange { rights: Some(0o600), ..AttributeChange::default() });
+        }
+        change("owner", AttributeChange { uid: Some(5), ..AttributeChange::default() });
+        set(&world, "xattr", "user.mine", b"1").unwrap();
+        world.rename("moved", "there", RenameMode::Replace).unwrap();
+        world.rename("only-moved", "only-there", RenameMode::Replace).unwrap();
+        for name in names {
+            store.put(name, b"theirs, longer");
+            store.set_header(name, "x-amz-meta-mode", "0100640");
+            store.set_header(name, "x-amz-meta-mtime", "1500000000.5");
+            store.set_header(name, "x-amz-meta-theirs", "2");
+            store.set_header(name, "content-type", "text/theirs");
+        }
+        world.flush();
+        let expected = ["mode 600 14", "only-there 640 14", "owner 644 14", "there 600 14", "xattr 644 14"];
+        assert_eq!(keys(&in_bucket(&store)), expected, "{lists:?}");
+        assert_eq!(keys(&world.shown()), expected, "{lists:?}");
+        let there = store.objects();
+        for (name, object) in &there {
+            assert_eq!(&object.body[..], b"theirs, longer", "{name}");
+            assert_eq!(object.headers["x-amz-meta-mtime"], "1500000000.500000000", "{name}: that of the content");
+            assert_eq!(object.headers["content-type"], "text/theirs", "{name}: that of the content");
+            // The others were changed here.
+            assert_eq!(object.headers.contains_key("x-amz-meta-theirs"), name == "only-there", "{name}");
+        }
+        assert_eq!(
+            (&*there["owner"].headers["x-amz-meta-uid"], &*there["xattr"].headers["x-amz-meta-mine"]),
+            ("5", "1")
+        );
+        cache.clock().jump(Duration::from_secs(61));
+        world.shown();
+        assert_eq!(keys(&world.shown()), expected, "{lists:?}");
+        assert_eq!(world.xattrs("xattr").get("user.mine").map(Vec::as_slice), Some(&b"1"[..]));
+        let backlog = world.far.backlog();
+        assert!(backlog.files == 0 && backlog.conflicts.is_empty(), "{backlog:?}");
+        world.reclaim();
+    }
 }
 
 #[test]
