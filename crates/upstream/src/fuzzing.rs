@@ -1,20 +1,30 @@
-//! Entry points of the fuzz targets: what a far mount makes of headers, as arbitrary bytes.
+//! Entry points of the fuzz targets: what a far mount makes of headers and of the answers to its probe, as arbitrary bytes.
 //!
-//! Layout:     headers are lines `name: value`.
+//! Layout:     headers are lines `name: value`, answers as in `fuzzing` of margay-client.
 //! Invariants: Z1 any headers give attributes, and what is written of them is read as the same.
 //!             Z2 packed attributes and words come back.
+//!             Z3 no condition counts as honoured without an answer that refused by it.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use margay_client::fuzzing::{run, scripted};
 use margay_client::upstream::Described;
-use margay_env::Timestamp;
+use margay_env::sim::{SimClock, SimDisk, SimRandom};
+use margay_env::{Env, Timestamp};
+use margay_meta::memory::Memory;
 use margay_rows::Ino;
 use margay_rows::record::Data;
-use margay_volume::{Imported, ImportedKind};
+use margay_volume::{Imported, ImportedKind, Options, Volume};
 
-use crate::list::{Found, imported, parse_etag};
+use crate::list::{Found, Listing, imported, parse_etag};
+use crate::opens::Opens;
+use crate::runtime::Requests;
+use crate::send::{PartSizes, Sender, Uploads};
+use crate::tracked::{Paths, Tracked};
 use crate::{attributes, packed, words};
 
 const KINDS: u32 = 0o170_000;
@@ -97,4 +107,59 @@ pub fn packed_attributes(bytes: &[u8]) {
         assert!(encoded.is_ascii());
         assert_eq!(words::decoded(encoded.as_bytes()).as_deref(), Some(value.as_str()));
     }
+}
+
+/// What does not differ between inputs: a volume is not asked here, and threads are not used.
+fn shared() -> &'static (Env, Arc<Volume>, Arc<Requests>) {
+    static SHARED: OnceLock<(Env, Arc<Volume>, Arc<Requests>)> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let env = Env { disk: Arc::new(SimDisk::new(1)), clock, random: Arc::new(SimRandom::new(1)) };
+        let segments = margay_segment::Options::new(Path::new("/segments"));
+        let segments = margay_segment::Store::open(env.clone(), segments).expect("the disk is empty");
+        let volume = Volume::open(env.clone(), Arc::new(Memory::new()), segments, Options::default());
+        let requests = Requests::begin().expect("there are threads");
+        (env, volume.expect("the engine is empty"), Arc::new(requests))
+    })
+}
+
+/// Answers to the probe: what the store honours comes out, or an error.
+pub fn probe(bytes: &[u8]) {
+    let (env, volume, requests) = shared();
+    let (upstream, clock) = (scripted(bytes), Arc::clone(&env.clock));
+    let tracked = Tracked::open(Arc::new(Memory::new()), Paths::below("p/"), Arc::clone(&clock));
+    let tracked = Arc::new(tracked.expect("an engine without rows"));
+    let (volume, requests) = (Arc::clone(volume), Arc::clone(requests));
+    let uploads = Uploads::read(&*tracked.below).expect("an engine without rows");
+    let listing = Listing::new(
+        Arc::clone(&tracked),
+        Arc::clone(&volume),
+        "b",
+        upstream.clone(),
+        requests,
+        Arc::clone(&clock),
+        Opens::default(),
+    );
+    let (listing, id, host) = (Arc::new(listing), "1".to_owned(), "here".to_owned());
+    let sender = Sender {
+        tracked,
+        volume,
+        bucket: "b".to_owned(),
+        upstream,
+        id,
+        process: 2,
+        host,
+        clock,
+        listing,
+        sizes: PartSizes::default(),
+        uploads,
+        honoured: parking_lot::Mutex::default(),
+        conflicts: parking_lot::Mutex::default(),
+    };
+    let Ok(found) = run(sender.probe_now()) else { return };
+    let named = found.named().expect("it has answered");
+    let by_status = named.iter().filter(|(name, honoured)| *name != "remove" && *honoured).count();
+    let has = |text: &[u8]| bytes.windows(text.len()).filter(|window| *window == text).count();
+    assert!(by_status <= has(b"412"), "{found:?}");
+    assert!(has(b"PreconditionFailed") > 0 || !named.iter().any(|(name, honoured)| *name == "remove" && *honoured));
 }

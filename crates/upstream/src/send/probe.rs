@@ -138,7 +138,7 @@ impl Sender {
         true
     }
 
-    async fn probe_now(&self) -> Result<Honoured, ClientError> {
+    pub(crate) async fn probe_now(&self) -> Result<Honoured, ClientError> {
         let key = format!("{}probe", self.temporary());
         let (none, upstream) = (Metadata::new(), &self.upstream);
         let put =
