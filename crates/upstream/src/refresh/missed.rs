@@ -4,7 +4,8 @@
 //! Invariants: M1 what is seen is entered as by a comparison of the directory, and under the same conditions (E1).
 //!             M2 a kernel asks for each name before it makes the file. A directory of one page is listed for all names of three
 //!                seconds, so a tree that is copied here costs a listing per directory and three seconds at most; in a larger one
-//!                names cost requests while few files are made in it, and then one listing for a hundred files per page.
+//!                names cost requests while few files are made in it, and then one listing for a hundred files per page, for
+//!                which nobody waits.
 //!             M3 a bucket that does not answer holds up nobody for long: a name that was not listed is absent then.
 //!             M4 strict close-to-open asks for each name alone, also for those of files that are made here.
 //! Locking:    none is held by the caller.
@@ -64,6 +65,10 @@ impl Listing {
             Miss::Compare => {
                 Arc::clone(self).refresh_for_a_while(directory);
                 Ok(true)
+            }
+            Miss::CompareApart => {
+                Arc::clone(self).compare_apart(directory, || {});
+                Ok(false)
             }
             Miss::Ask => self.ask_for(Compared::begin(directory, path, began), &hidden, name),
         }

@@ -8,7 +8,8 @@
 //!             G4 what is opened was seen within `AGE_MIN`: by a listing of its directory, where that has at most as many pages as files
 //!                were opened within `OPENS_WITHIN`, else by a HEAD.
 //!             G5 of a name that is not here, the absence counts for as long as what is opened does; then it is asked for, as G4 says.
-//!                While this mount makes many files in a directory, what is asked for their names stays below a hundredth of them.
+//!                While this mount makes many files in a directory, what is asked for their names stays below a hundredth of them,
+//!                and nobody waits for it.
 //! Locking:    one short mutex.
 
 use std::collections::{HashMap, VecDeque};
@@ -42,6 +43,8 @@ pub(crate) enum Miss {
     Absent,
     /// The caller must compare the directory with the bucket.
     Compare,
+    /// As `Compare`, and nobody waits for it.
+    CompareApart,
     /// The caller asks for the name alone.
     Ask,
 }
@@ -218,7 +221,7 @@ impl Ages {
             (true, true) => Miss::Absent,
             (is_filled, false) if is_filled || one.is_cheap(lately) => {
                 one.in_progress = true;
-                Miss::Compare
+                if is_filled { Miss::CompareApart } else { Miss::Compare }
             }
             _ => Miss::Ask,
         }
@@ -326,7 +329,7 @@ mod tests {
         assert!(ages.is_absent(large, "a"));
         ages.filled(large);
         assert!(!ages.is_absent(large, "a"), "they pay for a listing");
-        assert_eq!([ages.begin_for_missed(large), ages.begin_for_missed(large)], [Miss::Compare, Miss::Absent]);
+        assert_eq!([ages.begin_for_missed(large), ages.begin_for_missed(large)], [Miss::CompareApart, Miss::Absent]);
         ages.ended(large, Some(false));
         clock.advance(AGE_MIN);
         assert!(!ages.is_absent(large, "a"), "it is filled no more");

@@ -21,13 +21,17 @@ impl Mount {
         let mut asked = false;
         loop {
             let (closes, moves) = (self.volume.open_files.closes(), self.volume.known.moves());
-            let resolved = self.consistent(|seen| self.resolve(parent, name, seen))?;
-            let (name, Some(found)) = (resolved.name, resolved.found) else {
+            let resolved = self.consistent(|seen| {
+                let resolved = self.resolve(parent, name, seen)?;
+                Ok((resolved.name, resolved.found.ok_or(PosixError::NotFound)?))
+            });
+            let (name, found) = match resolved {
                 // L2; once, since others may remove it again and again.
-                if std::mem::replace(&mut asked, true) || !self.may_be_upstream(parent, name) {
-                    return Err(PosixError::NotFound);
+                Err(PosixError::NotFound) if !asked && self.may_be_upstream(parent, name) => {
+                    asked = true;
+                    continue;
                 }
-                continue;
+                resolved => resolved?,
             };
             match found {
                 Found::Directory(directory) => {
