@@ -33,14 +33,13 @@ impl Listing {
         if is_known || self.tracked.unlisted.read().contains(&directory) || self.is_silent() {
             return false;
         }
-        let found = self.look_for_now(directory, name).unwrap_or_else(|error| {
+        self.look_for_now(directory, name).unwrap_or_else(|error| {
             let now = self.tracked.files.lock().now();
             if let Some(left_out) = self.tracked.told.is_news(now, "look-up", &error) {
                 tracing::info!(error, directory = directory.0, left_out, "a name is absent as it was listed");
             }
             false
-        });
-        found
+        })
     }
 
     fn look_for_now(self: &Arc<Self>, directory: Ino, name: &str) -> Result<bool, String> {
