@@ -5,7 +5,6 @@
 //! Not here:   retries (`retry`), the content of requests (`client`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Method;
 use parking_lot::Mutex;
@@ -57,7 +56,7 @@ impl Calls {
 
 async fn within_time(client: &mut Client, ask: &Ask) -> Result<Answer, ClientError> {
     let limit = retry::time_of(ask);
-    tokio::time::timeout(limit, client.ask(ask)).await.unwrap_or_else(|_| Err(timed_out(ask, limit)))
+    tokio::time::timeout(limit, client.ask(ask)).await.unwrap_or_else(|_| Err(ClientError::late(ask, limit)))
 }
 
 /// Whether other keys may help. The answer to a HEAD has no document, so its code says nothing.
@@ -65,9 +64,4 @@ fn is_about_keys(refusal: &Refusal, ask: &Ask) -> bool {
     const CODES: [&str; 5] =
         ["ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"];
     CODES.contains(&refusal.code.as_str()) || (ask.method == Method::HEAD && matches!(refusal.status, 400 | 403))
-}
-
-fn timed_out(ask: &Ask, limit: Duration) -> ClientError {
-    let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
-    ClientError::Timeout { request, seconds: limit.as_secs() }
 }

@@ -3,8 +3,12 @@
 //! Not here: retries (`retry`), errors of benchmarks (crates/bench).
 
 use std::io;
+use std::time::Duration;
 
 use http::StatusCode;
+
+use crate::client::Ask;
+use crate::retry::is_passing;
 
 /// An unsuccessful response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +39,20 @@ pub enum ClientError {
     Timeout { request: String, seconds: u64 },
     #[error("{0}")]
     NoKeys(String),
+    /// The place that gives the keys does not answer, or could not give any for now.
+    #[error("{0}")]
+    KeysLate(String),
     #[error("what was to be sent cannot be read: {0}")]
     Source(#[source] io::Error),
 }
 
 impl ClientError {
+    /// There was no answer to it in this time.
+    pub(crate) fn late(ask: &Ask, time: Duration) -> ClientError {
+        let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
+        ClientError::Timeout { request, seconds: time.as_secs() }
+    }
+
     /// A short label for counting errors, such as `503 SlowDown` or `connection broke`.
     pub fn kind(&self) -> String {
         match self {
@@ -49,7 +62,7 @@ impl ClientError {
             ClientError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
             ClientError::Nonsense { reason, .. } => reason.clone(),
             ClientError::Usage(text) => text.clone(),
-            ClientError::NoKeys(_) => "no keys".to_owned(),
+            ClientError::NoKeys(_) | ClientError::KeysLate(_) => "no keys".to_owned(),
             ClientError::Source(_) => "source unreadable".to_owned(),
         }
     }
@@ -65,11 +78,19 @@ impl ClientError {
     /// Whether the server may have executed the request although it failed.
     pub fn may_be_done(&self) -> bool {
         match self {
-            ClientError::Connect { .. } | ClientError::Usage(_) | ClientError::NoKeys(_) => false,
+            ClientError::Connect { .. } | ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::KeysLate(_) => {
+                false
+            }
             // A server that is busy says so before it begins.
             ClientError::Refused(refusal) => refusal.status >= 500 && refusal.status != 503,
             _ => true,
         }
+    }
+
+    /// Whether nobody has decided about the request: no answer, one that says that the server is busy or broken, or no keys
+    /// to ask with for now.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, ClientError::KeysLate(_)) || is_passing(self)
     }
 
     /// Whether the server said that the requested object or bucket does not exist.

@@ -68,7 +68,12 @@ pub(crate) fn is_passing(error: &ClientError) -> bool {
         ClientError::Refused(refusal) => {
             matches!(refusal.status, 408 | 429 | 500 | 502..=504) || refusal.code == "RequestTimeout"
         }
-        ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Nonsense { .. } | ClientError::Source(_) => false,
+        ClientError::Usage(_)
+        | ClientError::NoKeys(_)
+        // Who gives keys is not asked more often for that.
+        | ClientError::KeysLate(_)
+        | ClientError::Nonsense { .. }
+        | ClientError::Source(_) => false,
     }
 }
 

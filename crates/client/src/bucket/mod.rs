@@ -12,6 +12,7 @@ mod advice;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
@@ -71,9 +72,28 @@ impl Bucket {
 
     /// Whether the bucket exists and may be listed; fails quickly.
     pub fn check(&self) -> Result<(), ClientError> {
+        self.wait(self.question(), retry::CHECK_TRIES_MAX).map(drop)
+    }
+
+    /// As `check`, in this time, looking for keys included.
+    pub fn check_within(&self, time_max: Duration) -> Result<(), ClientError> {
+        let (calls, ask) = (Arc::clone(&self.calls), self.question());
+        let tries_max = retry::CHECK_TRIES_MAX;
+        wait_on(self.runtime(), async move {
+            let once = || calls.once(&ask);
+            let asked = retry::until_done(retry::is_passing, tries_max, None, once, tokio::time::sleep);
+            let answer = tokio::time::timeout(time_max, asked).await;
+            answer.unwrap_or_else(|_| Err(ClientError::late(&ask, time_max))).map(drop)
+        })
+    }
+
+    fn question(&self) -> Ask {
         let query = ListQuery { keys_max: 1, ..ListQuery::default() }.encode();
-        let ask = Ask { query, ..self.ask(Method::GET, "") };
-        self.wait(ask, retry::CHECK_TRIES_MAX).map(drop)
+        Ask { query, ..self.ask(Method::GET, "") }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("a bucket that is used has its runtime")
     }
 
     pub fn get(&self, key: &str) -> Result<Answer, ClientError> {
@@ -172,8 +192,7 @@ impl Bucket {
 
     fn wait(&self, ask: Ask, tries_max: u32) -> Result<Answer, ClientError> {
         let calls = Arc::clone(&self.calls);
-        let runtime = self.runtime.as_ref().expect("a bucket that is used has its runtime");
-        wait_on(runtime, async move {
+        wait_on(self.runtime(), async move {
             retry::until_done(retry::is_passing, tries_max, None, || calls.once(&ask), tokio::time::sleep).await
         })
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::Uri;
 use margay_env::{Env, files};
 
+use super::Missing;
 use super::http::Question;
 use super::keys::Keys;
 use super::variables::Variables;
@@ -28,9 +29,9 @@ pub(super) fn url(variables: &Variables) -> Option<String> {
     relative.or_else(|| variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI").map(str::to_owned))
 }
 
-pub(super) async fn keys(env: &Env, variables: &Variables, url: &str) -> Result<Keys, String> {
+pub(super) async fn keys(env: &Env, variables: &Variables, url: &str) -> Result<Keys, Missing> {
     if !is_allowed(url) {
-        return Err("plain http is for this machine's own addresses only".to_owned());
+        return Err("plain http is for this machine's own addresses only".to_owned().into());
     }
     let mut question = Question::get(url.to_owned(), CONTAINER_TIME_MAX);
     let ca = variables.get("AWS_CA_BUNDLE").map(PathBuf::from);
@@ -45,7 +46,7 @@ pub(super) async fn keys(env: &Env, variables: &Variables, url: &str) -> Result<
         None => variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(str::to_owned),
     };
     question.headers.extend(token.map(|token| ("authorization", token)));
-    Keys::from_json(&question.ask().await?.success()?, "Token")
+    Ok(Keys::from_json(&question.ask().await?.success()?, "Token")?)
 }
 
 fn is_allowed(url: &str) -> bool {

@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::Missing;
 use crate::tls;
 
 /// Bytes of an answer that are read at most.
@@ -42,8 +43,18 @@ pub(super) struct Reply {
 
 impl Reply {
     /// The body of a success; the error is the status.
-    pub(super) fn success(self) -> Result<Bytes, String> {
-        if self.status == 200 { Ok(self.body) } else { Err(format!("it answered {}", self.status)) }
+    pub(super) fn success(self) -> Result<Bytes, Missing> {
+        let is_late = self.is_late();
+        if self.status == 200 {
+            Ok(self.body)
+        } else {
+            Err(Missing { why: format!("it answered {}", self.status), is_late })
+        }
+    }
+
+    /// It may answer otherwise the next time.
+    pub(super) fn is_late(&self) -> bool {
+        self.status == 429 || self.status >= 500
     }
 }
 
@@ -54,10 +65,11 @@ impl Question<'_> {
     }
 
     /// The error says why there is no answer.
-    pub(super) async fn ask(self) -> Result<Reply, String> {
+    pub(super) async fn ask(self) -> Result<Reply, Missing> {
         let time_max = self.time_max;
-        let late = |_| format!("no answer within {} s", time_max.as_secs());
-        tokio::time::timeout(time_max, self.ask_for_ever()).await.map_err(late)?
+        let late = |_| Missing::late(format!("no answer within {} s", time_max.as_secs()));
+        let asked = tokio::time::timeout(time_max, self.ask_for_ever());
+        asked.await.map_err(late)?.map_err(Missing::late)
     }
 
     async fn ask_for_ever(self) -> Result<Reply, String> {

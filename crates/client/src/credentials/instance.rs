@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::Method;
 
+use super::Missing;
 use super::http::Question;
 use super::keys::Keys;
 use super::variables::Variables;
@@ -35,7 +36,7 @@ pub(super) fn url(variables: &Variables) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-pub(super) async fn keys(url: &str) -> Result<Keys, String> {
+pub(super) async fn keys(url: &str) -> Result<Keys, Missing> {
     let wish = ("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS.to_string());
     let question = Question {
         method: Method::PUT,
@@ -50,14 +51,14 @@ pub(super) async fn keys(url: &str) -> Result<Keys, String> {
     };
     let roles = get(ROLES).await?;
     if roles.status == 404 {
-        return Err("this machine has no role".to_owned());
+        return Err("this machine has no role".to_owned().into());
     }
     let roles = text(&roles.success()?);
     let role = roles.lines().next().unwrap_or_default().trim();
     if role.is_empty() {
-        return Err("this machine has no role".to_owned());
+        return Err("this machine has no role".to_owned().into());
     }
-    Keys::from_json(&get(&format!("{ROLES}{role}")).await?.success()?, "Token")
+    Ok(Keys::from_json(&get(&format!("{ROLES}{role}")).await?.success()?, "Token")?)
 }
 
 fn text(bytes: &[u8]) -> String {

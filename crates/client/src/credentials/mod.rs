@@ -74,7 +74,7 @@ struct Held {
     not_before: Duration,
     /// When a store last refused the keys.
     refused_at: Option<Duration>,
-    failure: Option<(Duration, String)>,
+    failure: Option<(Duration, Missing)>,
 }
 
 /// What can be done at once.
@@ -83,7 +83,42 @@ enum Now {
     /// Valid, and it is time to look for others.
     Renew(Arc<Keys>),
     Look,
-    Fail(String),
+    Fail(Missing),
+}
+
+/// Why there are no keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Missing {
+    why: String,
+    /// Who gives them does not answer, or cannot for now: nothing is wrong with what was set.
+    is_late: bool,
+}
+
+impl From<String> for Missing {
+    /// Something is wrong, and stays so.
+    fn from(why: String) -> Missing {
+        Missing { why, is_late: false }
+    }
+}
+
+impl From<Missing> for ClientError {
+    fn from(missing: Missing) -> ClientError {
+        match missing.is_late {
+            true => ClientError::KeysLate(missing.why),
+            false => ClientError::NoKeys(missing.why),
+        }
+    }
+}
+
+impl Missing {
+    fn late(why: String) -> Missing {
+        Missing { why, is_late: true }
+    }
+
+    /// With words about the place.
+    fn told(self, told: impl FnOnce(String) -> String) -> Missing {
+        Missing { why: told(self.why), ..self }
+    }
 }
 
 impl From<Credentials> for KeyChain {
@@ -129,8 +164,8 @@ impl KeyChain {
         let _one = looked.one.lock().await;
         match looked.now() {
             Now::Use(keys) | Now::Renew(keys) => Ok(keys),
-            Now::Fail(error) => Err(ClientError::NoKeys(error)),
-            Now::Look => looked.look().await.map_err(ClientError::NoKeys),
+            Now::Fail(missing) => Err(missing.into()),
+            Now::Look => Ok(looked.look().await?),
         }
     }
 
@@ -182,7 +217,7 @@ impl Looked {
     }
 
     /// Looks for keys and keeps them; the caller holds `one`.
-    async fn look(&self) -> Result<Arc<Keys>, String> {
+    async fn look(&self) -> Result<Arc<Keys>, Missing> {
         let found = self.places.find(&self.env).await;
         let (wall, now) = (self.env.clock.now(), self.env.clock.monotonic());
         let mut held = self.held.lock();
@@ -192,7 +227,7 @@ impl Looked {
                 held.not_before = now + RETRY_AFTER;
                 held.failure = Some((now, error.clone()));
                 if held.keys.is_some() {
-                    tracing::warn!(error, "no new keys");
+                    tracing::warn!(error = error.why, "no new keys");
                 }
                 return Err(error);
             }

@@ -13,7 +13,7 @@ use super::keys::{Credentials, Keys};
 use super::profile::Profile;
 use super::variables::Variables;
 use super::web_identity::WebIdentity;
-use super::{container, instance, process};
+use super::{Missing, container, instance, process};
 
 /// A file is read again after this time, so that new keys in it are taken.
 const FILE_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl Finding {
 
 impl Places {
     /// The error is one line.
-    pub(super) async fn find(&self, env: &Env) -> Result<Finding, String> {
+    pub(super) async fn find(&self, env: &Env) -> Result<Finding, Missing> {
         let (variables, is_named) = (&self.variables, self.profile.is_some());
         let mut looked = Vec::new();
         if is_named {
@@ -54,8 +54,8 @@ impl Places {
         let profile = Profile::load(env, variables, self.profile.as_deref())?;
         match WebIdentity::of(variables, &profile, is_named) {
             Some(identity) => {
-                let told = |error| format!("the web identity cannot be used at {}: {error}", identity.endpoint);
-                return identity.keys(env).await.map(Finding::of).map_err(told);
+                let told = |why| format!("the web identity cannot be used at {}: {why}", identity.endpoint);
+                return identity.keys(env).await.map(Finding::of).map_err(|missing| missing.told(told));
             }
             None => looked.push("a web identity (no AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN)".to_owned()),
         }
@@ -65,21 +65,27 @@ impl Places {
         looked.extend(profile.looked);
         match container::url(variables) {
             Some(url) => {
-                let told = |error| format!("no keys from the container's server {url}: {error}");
-                return container::keys(env, variables, &url).await.map(Finding::of).map_err(told);
+                let told = |why| format!("no keys from the container's server {url}: {why}");
+                let keys = container::keys(env, variables, &url).await;
+                return keys.map(Finding::of).map_err(|missing| missing.told(told));
             }
             None => {
                 looked.push("a container's server (no AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI)".to_owned())
             }
         }
+        // Without an answer it is not known whether this machine gets its keys there.
+        let mut is_late = false;
         match instance::url(variables) {
             Some(url) => match instance::keys(&url).await {
                 Ok(keys) => return Ok(Finding::of(keys)),
-                Err(error) => looked.push(format!("the metadata of the machine at {url} ({error})")),
+                Err(missing) => {
+                    is_late = missing.is_late;
+                    looked.push(format!("the metadata of the machine at {url} ({})", missing.why));
+                }
             },
             None => looked.push("not the metadata of the machine (AWS_EC2_METADATA_DISABLED)".to_owned()),
         }
-        Err(format!("no keys were found; looked at: {}", looked.join("; ")))
+        Err(Missing { why: format!("no keys were found; looked at: {}", looked.join("; ")), is_late })
     }
 }
 
@@ -99,7 +105,7 @@ fn of_environment(variables: &Variables) -> Result<Option<Keys>, String> {
     }
 }
 
-async fn of_profile(profile: &Profile) -> Result<Option<Finding>, String> {
+async fn of_profile(profile: &Profile) -> Result<Option<Finding>, Missing> {
     let name = &profile.name;
     for section in [&profile.credentials, &profile.config] {
         let setting = |name: &str| section.get(name).filter(|value| !value.is_empty()).cloned();
@@ -110,22 +116,23 @@ async fn of_profile(profile: &Profile) -> Result<Option<Finding>, String> {
             }
             (None, None) => {}
             _ => {
-                return Err(format!(
+                let why = format!(
                     "the profile {name} has half a pair of keys: it needs aws_access_key_id and aws_secret_access_key"
-                ));
+                );
+                return Err(why.into());
             }
         }
         if let Some(command) = setting("credential_process") {
-            let told = |error| format!("the credential_process of the profile {name} {error}");
-            return process::run(&command).await.map(Finding::of).map(Some).map_err(told);
+            let told = |why| format!("the credential_process of the profile {name} {why}");
+            return process::run(&command).await.map(Finding::of).map(Some).map_err(|missing| missing.told(told));
         }
     }
     let unknown = ["role_arn", "sso_session", "sso_start_url"].into_iter().find(|word| profile.get(word).is_some());
     match unknown {
-        Some(word) => Err(format!(
+        Some(word) => Err(Missing::from(format!(
             "the profile {name} has {word}, which margay cannot use: get keys by credential_process, such as \
              `aws configure export-credentials --profile {name}`"
-        )),
+        ))),
         None => Ok(None),
     }
 }

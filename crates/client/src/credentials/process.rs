@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use super::Missing;
 use super::keys::Keys;
 
 /// How long the program may take.
@@ -17,11 +18,12 @@ const PROCESS_TIME_MAX: Duration = Duration::from_secs(60);
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
 /// Runs the command line in a shell, as other tools do. What the program says on stderr is for people and stays there.
-pub(super) async fn run(command_line: &str) -> Result<Keys, String> {
+/// A program that fails or hangs may need the network, so its keys are late.
+pub(super) async fn run(command_line: &str) -> Result<Keys, Missing> {
     run_within(command_line, PROCESS_TIME_MAX).await
 }
 
-async fn run_within(command_line: &str, time_max: Duration) -> Result<Keys, String> {
+async fn run_within(command_line: &str, time_max: Duration) -> Result<Keys, Missing> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(command_line).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
@@ -34,14 +36,15 @@ async fn run_within(command_line: &str, time_max: Duration) -> Result<Keys, Stri
     let Ok(outcome) = tokio::time::timeout(time_max, outcome).await else {
         // The shell may have started what hangs.
         let _ = rustix::process::kill_process_group(process, rustix::process::Signal::KILL);
-        return Err(format!("did not end within {} s", time_max.as_secs()));
+        return Err(Missing::late(format!("did not end within {} s", time_max.as_secs())));
     };
     let outcome = outcome.map_err(|_| "broke off".to_owned())?;
     let (status, output) = outcome.map_err(|error| format!("cannot be read: {error}"))?;
     if !status.success() {
-        return Err(format!("failed: {status}"));
+        let is_missing = matches!(status.code(), Some(126 | 127));
+        return Err(Missing { why: format!("failed: {status}"), is_late: !is_missing });
     }
-    Keys::from_json(&output, "SessionToken").map_err(|error| format!("printed {error}"))
+    Ok(Keys::from_json(&output, "SessionToken").map_err(|error| format!("printed {error}"))?)
 }
 
 fn output_of(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
@@ -65,7 +68,7 @@ mod tests {
         // A pipe without a reader cannot be opened; the reader is there as long as anybody has it open for writing.
         let line = format!("mkfifo {0}; cat {0} & exec 3>{0}; sleep 1000 & wait", fifo.display());
         let told = run_within(&line, Duration::from_secs(2)).await;
-        assert_eq!(told.unwrap_err(), "did not end within 2 s");
+        assert_eq!(told.unwrap_err(), Missing::late("did not end within 2 s".to_owned()));
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         while rustix::fs::open(&fifo, flags, Mode::empty()).is_ok() {
             tokio::time::sleep(Duration::from_millis(10)).await;

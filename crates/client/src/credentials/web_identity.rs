@@ -11,6 +11,7 @@ use http::Method;
 use margay_env::{Env, files};
 use margay_s3::xml::read::walk;
 
+use super::Missing;
 use super::http::Question;
 use super::keys::{Credentials, Keys, time};
 use super::profile::{Profile, REGION_DEFAULT};
@@ -55,7 +56,7 @@ impl WebIdentity {
         })
     }
 
-    pub(super) async fn keys(&self, env: &Env) -> Result<Keys, String> {
+    pub(super) async fn keys(&self, env: &Env) -> Result<Keys, Missing> {
         let token = files::read(env, &self.token_file, TOKEN_BYTES_MAX);
         let token = token.map_err(|error| format!("{}: {error}", self.token_file.display()))?;
         let token = String::from_utf8_lossy(&token);
@@ -77,9 +78,10 @@ impl WebIdentity {
         let reply = question.ask().await?;
         if reply.status != 200 {
             let (code, message) = xml::parse_error(&reply.body);
-            return Err(format!("it answered {} {code} {message}", reply.status).trim_end().to_owned());
+            let why = format!("it answered {} {code} {message}", reply.status).trim_end().to_owned();
+            return Err(Missing { why, is_late: reply.is_late() });
         }
-        parse(&reply.body)
+        Ok(parse(&reply.body)?)
     }
 }
 

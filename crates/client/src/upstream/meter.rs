@@ -2,7 +2,8 @@
 //!
 //! Why:        who waits for a store wants to know whether it lives, how fast it is, and what it refuses.
 //! Invariants: K1 a label is a fixed word or a code of the store, and there are at most `SERIES_MAX` pairs of them.
-//!             K2 any answer counts as a sign of life, also one that refuses.
+//!             K2 any answer counts as a sign of life, also one that refuses, except one that says that nobody is there to answer
+//!                (`ABSENT`). A request for which there are no keys for now has no answer.
 //!             K3 a request is in progress until its `Begun` is dropped.
 //! Locking:    one short mutex.
 //! Not here:   the text for Prometheus, log lines (the caller).
@@ -27,6 +28,9 @@ const RATE_SECONDS: u64 = 60;
 /// A store is silent if a request waits for so long, and longer by its bytes, while no other one is answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_BYTES_PER_SECOND: u64 = 64 << 10;
+
+/// Statuses of a proxy or a store that has nobody who could answer.
+const ABSENT: [u16; 3] = [502, 503, 504];
 
 /// What was counted; times on the monotonic clock.
 #[derive(Debug, Default)]
@@ -136,7 +140,21 @@ fn outcome_of(answer: &Result<Answer, ClientError>) -> String {
         Err(ClientError::Transport { .. }) => "connection broke".to_owned(),
         Err(ClientError::Timeout { .. }) => "no answer".to_owned(),
         Err(ClientError::Nonsense { .. }) => "no sense".to_owned(),
-        Err(ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Source(_)) => "not sent".to_owned(),
+        Err(ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::KeysLate(_) | ClientError::Source(_)) => {
+            "not sent".to_owned()
+        }
+    }
+}
+
+/// Whether it is no sign of life (K2).
+fn is_silence(error: &ClientError) -> bool {
+    match error {
+        ClientError::Connect { .. }
+        | ClientError::Transport { .. }
+        | ClientError::Timeout { .. }
+        | ClientError::KeysLate(_) => true,
+        ClientError::Refused(refusal) => ABSENT.contains(&refusal.status),
+        _ => false,
     }
 }
 
@@ -174,18 +192,19 @@ impl Meter {
         let counts = self.counts.lock();
         let ago = |at: Duration| now.saturating_sub(at);
         let last = counts.last_answer;
-        let waiting = counts.in_progress.values().filter_map(|(begun, bytes)| {
-            let since = (*begun).max(last.unwrap_or_default());
-            let patience = PATIENCE + Duration::from_secs(bytes / PATIENCE_BYTES_PER_SECOND);
-            (ago(since) > patience).then_some(since)
-        });
         let failed = counts.failed.as_ref();
-        let silent = match (failed, waiting.min()) {
+        let silent = match (failed, counts.waits_since(now)) {
             (Some((at, error)), _) => Some(Silence { since: ago(*at), error: Some(error.clone()) }),
             (None, Some(at)) => Some(Silence { since: ago(at), error: None }),
             (None, None) => None,
         };
         Contact { last_answer: last.map(ago), silent }
+    }
+
+    /// As if a request had failed by this: somebody asked the store by another way.
+    pub fn was_silent(&self, error: String) {
+        let now = self.clock.monotonic();
+        self.counts.lock().failed.get_or_insert((now, error));
     }
 
     pub fn rate(&self) -> Rate {
@@ -200,6 +219,24 @@ impl Meter {
 }
 
 impl Counts {
+    /// Since when a request waits without patience.
+    fn waits_since(&self, now: Duration) -> Option<Duration> {
+        let waiting = self.in_progress.values().filter_map(|(begun, bytes)| {
+            let since = (*begun).max(self.last_answer.unwrap_or_default());
+            let patience = PATIENCE + Duration::from_secs(bytes / PATIENCE_BYTES_PER_SECOND);
+            (now.saturating_sub(since) > patience).then_some(since)
+        });
+        waiting.min()
+    }
+
+    /// A request that began then has no answer.
+    fn failed_at(&mut self, now: Duration, begun: Duration, error: String) {
+        let own = begun.max(self.last_answer.unwrap_or_default());
+        let since = self.waits_since(now).map_or(own, |since| since.min(own));
+        let since = self.failed.as_ref().map_or(since, |(first, _)| *first);
+        self.failed = Some((since, error));
+    }
+
     fn add(&mut self, now: Duration, bytes: u64, objects: u64) {
         let number = now.as_secs();
         if self.seconds.back().is_none_or(|last| last.number < number) {
@@ -234,17 +271,13 @@ impl Begun<'_> {
                     counts.add(now, bytes, objects);
                 }
             }
-            Err(
-                error @ (ClientError::Connect { .. } | ClientError::Transport { .. } | ClientError::Timeout { .. }),
-            ) => {
+            Err(error) if is_silence(error) => {
                 let begun = counts.in_progress.get(&self.number).map_or(now, |(begun, _)| *begun);
-                let since = begun.max(counts.last_answer.unwrap_or_default());
-                let since = counts.failed.as_ref().map_or(since, |(first, _)| *first);
-                counts.failed = Some((since, error.to_string()));
+                counts.failed_at(now, begun, error.to_string());
                 return;
             }
             Err(ClientError::Refused(_) | ClientError::Nonsense { .. }) => {}
-            Err(ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Source(_)) => return,
+            Err(_) => return,
         }
         (counts.last_answer, counts.failed) = (Some(now), None);
     }
@@ -312,11 +345,26 @@ mod tests {
         assert!(silent.since == Duration::from_secs(5) && silent.error.unwrap().contains("cannot connect"));
         meter.begin(&put(1), true).ended(&ok());
         assert_eq!(meter.contact().silent, None);
+        let refused = |status| Err(ClientError::Refused(Box::new(Refusal { status, ..Refusal::default() })));
+        meter.begin(&put(1), false).ended(&refused(503));
+        assert!(meter.contact().silent.is_some(), "a proxy without a store");
+        meter.begin(&put(1), false).ended(&refused(403));
+        assert_eq!(meter.contact().silent, None);
+        meter.was_silent("asked elsewhere".to_owned());
+        clock.advance(Duration::from_secs(5));
+        meter.begin(&put(1), false).ended(&Err(ClientError::KeysLate("no role for now".to_owned())));
+        let silence = Silence { since: Duration::from_secs(5), error: Some("no role for now".to_owned()) };
+        assert_eq!(meter.contact().silent, Some(silence));
+        meter.begin(&put(1), true).ended(&ok());
         let waits = meter.begin(&put(10 * PATIENCE_BYTES_PER_SECOND as usize), false);
         clock.advance(Duration::from_secs(20));
         assert_eq!(meter.contact().silent, None, "so many bytes take time");
         clock.advance(Duration::from_secs(1));
         assert_eq!(meter.contact().silent, Some(Silence { since: Duration::from_secs(21), error: None }));
+        meter.begin(&put(1), false).ended(&unreachable());
+        let since = meter.contact().silent.map(|silence| silence.since);
+        assert_eq!(since, Some(Duration::from_secs(21)), "a later failure is not its begin");
+        meter.counts.lock().failed = None;
         drop(waits);
         assert_eq!(meter.contact().silent, None, "nobody waits any more");
     }

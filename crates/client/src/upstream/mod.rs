@@ -20,6 +20,7 @@ mod way;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, IF_MATCH, IF_NONE_MATCH};
@@ -106,6 +107,11 @@ impl Upstream {
         let (bucket, room) = (bucket.to_owned(), Room::new(limits));
         let meter = Meter::new(Env::real().clock);
         Upstream(Arc::new(Inner { way, bucket, room, budget: Budget::default(), meter }))
+    }
+
+    /// The bucket and its store, for people.
+    pub fn name(&self) -> String {
+        format!("{} at {:?}", self.0.bucket, self.0.way)
     }
 
     /// Counters of all its requests.
@@ -196,6 +202,16 @@ impl Upstream {
         let ask = Ask { query: query.encode(), ..self.ask(Method::GET, "") };
         let answer = self.send(&ask).await?;
         xml::parse_page(&answer.body).map_err(|reason| nonsense(&ask, &reason))
+    }
+
+    /// Asks once whether the bucket answers, beside all limits; what it answers counts in the meter alone.
+    pub async fn look(&self, time_max: Duration) {
+        let query = ListQuery { keys_max: 1, ..ListQuery::default() }.encode();
+        let ask = Ask { query, ..self.ask(Method::GET, "") };
+        let begun = self.0.meter.begin(&ask, true);
+        let late = || ClientError::late(&ask, time_max);
+        let outcome = tokio::time::timeout(time_max, self.0.way.once(&ask)).await;
+        begun.ended(&outcome.unwrap_or_else(|_| Err(late())));
     }
 
     fn ask(&self, method: Method, key: &str) -> Ask {
