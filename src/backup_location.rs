@@ -108,6 +108,15 @@ impl BackupLocation {
     /// Parses a location of a command line, and looks for its keys, which may take seconds. The error says what is
     /// missing.
     pub fn parse(env: &Env, named: &Path, args: &StoreArgs, variables: &Variables) -> Result<BackupLocation, String> {
+        let place = BackupLocation::named(env, named, args, variables)?;
+        if let BackupLocation::Bucket(place) = &place {
+            place.keys.keys_now().map_err(|error| format!("{}: {error}", named.display()))?;
+        }
+        Ok(place)
+    }
+
+    /// As `parse`, without looking for keys.
+    pub fn named(env: &Env, named: &Path, args: &StoreArgs, variables: &Variables) -> Result<BackupLocation, String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()));
         let Some(rest) = named.to_str().and_then(|named| named.strip_prefix(SCHEME)) else {
             if args.is_given() {
@@ -141,7 +150,6 @@ impl BackupLocation {
         let addressing = Addressing::choose(way, &endpoint, bucket).map_err(|error| error.to_string())?;
         let keys = Places { variables: variables.clone(), profile: args.profile.clone() };
         let keys = KeyChain::looked_for(env, keys);
-        keys.keys_now().map_err(|error| format!("{}: {error}", named.display()))?;
         Ok(BackupLocation::Bucket(BucketLocation {
             endpoint,
             region,

@@ -3,6 +3,9 @@
 //! Why:        no server is needed: this process opens the cache directory, mounts or serves it, and sends what changes.
 //! Invariants: R1 what was written and is not in the bucket is in the cache: a process that ends early says so, and the next
 //!                one goes on.
+//!             R2 a cache that belongs to the bucket already is opened also while that does not answer, or there are no keys for
+//!                now. A bucket that refuses ends the start: keys that were withdrawn must not be found out days later. Who only
+//!                sends has nothing to do without the bucket.
 //! Layout:     `gateway` is the S3 door; `running` is what commands and pages see (`commands`, `metrics`), `registry` names the caches of this user, `text`
 //!             is for people, `at_rest` reads a cache that nobody has open.
 //! Not here:   the order of sending (margay-upstream), options of a mount (mounts::options).
@@ -53,6 +56,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// What sends has 64 requests of its own in progress; the others ask for what a listing does not tell.
 const LIMITS: Limits = Limits { requests_max: 128, bytes_max: 128 << 20 };
+/// A known cache waits so long for the bucket.
+const KNOWN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Users of the mount get this long when a signal ends it.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -81,17 +86,31 @@ struct Opened {
     reclaimer: Reclaimer,
 }
 
-impl FarMount {
-    /// The bucket and its store in one line, as the cache records it.
-    fn source(&self) -> String {
-        format!("{} {}", self.place, self.place.endpoint)
-    }
+/// What is to be there of the bucket at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// An answer, or a cache that is known (R2).
+    Known,
+    Answer,
+}
 
-    /// Reaches the bucket once, so that what is wrong is said at once. Blocks.
-    fn reach(&self) -> Result<(), String> {
+/// A bucket and its store in one line, as the cache records it.
+pub(crate) fn source_of(place: &BucketLocation) -> String {
+    format!("{place} {}", place.endpoint)
+}
+
+impl FarMount {
+    /// Reaches the bucket once, so that what is wrong is said at once. `Some` says why it did not answer, where that is no
+    /// hindrance. Blocks.
+    fn reach(&self, is_known: bool) -> Result<Option<String>, String> {
         let bucket = Bucket::new(self.place.target()?, &self.place.bucket);
         let bucket = bucket.map_err(|error| format!("{}: {error}", self.place))?;
-        bucket.check().map_err(|error| format!("{}: {}", self.place, bucket.explain(&error)))
+        let checked = if is_known { bucket.check_within(KNOWN_TIME_MAX) } else { bucket.check() };
+        match checked {
+            Ok(()) => Ok(None),
+            Err(error) if is_known && error.is_unanswered() => Ok(Some(bucket.explain(&error))),
+            Err(error) => Err(format!("{}: {}", self.place, bucket.explain(&error))),
+        }
     }
 
     fn far_options(&self, id: String) -> Result<FarOptions, String> {
@@ -105,18 +124,29 @@ impl FarMount {
     }
 
     /// `name`: of the bucket, for S3 clients.
-    async fn open(&self, env: &Env, name: Option<&str>) -> Result<Opened, Failure> {
-        let (mut dir, id) = tokio::task::block_in_place(|| {
+    async fn open(&self, env: &Env, name: Option<&str>, start: Start) -> Result<Opened, Failure> {
+        let (silent, (mut dir, id)) = tokio::task::block_in_place(|| {
             let tell = &mut |line: String| eprintln!("margay: {line}");
-            let locked = DataDir::lock_cache(env, &self.cache, &self.source(), tell)?;
-            self.reach().map_err(Failure::failed)?;
-            Ok::<_, Failure>(locked.claim()?)
+            let locked = DataDir::lock_cache(env, &self.cache, &source_of(&self.place), tell)?;
+            let is_known = start == Start::Known && locked.is_known()?;
+            let silent = self.reach(is_known).map_err(Failure::failed)?;
+            Ok::<_, Failure>((silent, locked.claim()?))
         })?;
+        if let Some(why) = &silent {
+            let bucket = self.place.to_string();
+            tracing::warn!(
+                bucket,
+                "the bucket does not answer ({why}): going on with the cache; what is not in it waits"
+            );
+        }
         // Requests that are in progress at the end are not waited for, and the next process waits for the lock.
         dir.lock_until_exit();
         let options = self.far_options(id).map_err(Failure::failed)?;
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));
+        if let Some(why) = silent {
+            far.was_cut_off(why);
+        }
         let bucket = bucket_of(&storage.volume, name).await.map_err(|error| failed(&error))?;
         far.begin(&storage.volume, &bucket).map_err(|error| failed(&error))?;
         let volume = Arc::clone(&storage.volume);
@@ -139,7 +169,7 @@ impl FarMount {
             Some(gateway) => Some(gateway.bind(env).await?),
             None => None,
         };
-        let opened = self.open(env, gateway.map(|gateway| gateway.bucket.as_str())).await?;
+        let opened = self.open(env, gateway.map(|gateway| gateway.bucket.as_str()), Start::Known).await?;
         let wish = mount.map(|(path, choice)| MountWish::new(&opened.bucket, path, choice.clone()));
         let wish = wish.transpose().map_err(Failure::failed)?;
         let mut running = self.running(env, &opened, wish.as_ref().map(|wish| wish.path.clone()));
@@ -201,7 +231,7 @@ impl FarMount {
     /// Sends what an earlier mount left in the cache, without mounting.
     pub async fn send_backlog(&self, env: &Env) -> Result<(), Failure> {
         let (terminate, interrupt) = signals()?;
-        let opened = self.open(env, None).await?;
+        let opened = self.open(env, None, Start::Answer).await?;
         let running = Arc::new(self.running(env, &opened, None));
         let doors = Doors::open(&running, None, self.connection);
         stop_at(terminate, interrupt, &running.ending.stopped);

@@ -74,7 +74,7 @@ impl Storage {
                 let far = Arc::new(Far::open(env.clone(), engine, far)?);
                 (options.peers, options.local_before_write) = (Some(far.peers()), true);
                 options.file_headers = Some(far.file_headers());
-                options.evict = Some(far.evict());
+                (options.evict, options.absences) = (Some(far.evict()), Some(far.absences()));
                 let engine = far.engine();
                 opened = Some(far);
                 Ok(engine)

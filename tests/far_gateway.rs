@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use margay_client::client::ListQuery;
-use margay_client::credentials::Keys;
 use margay_client::upstream::{Grid, Limits, Source, StateOf, Upstream, Wanted};
-use margay_client::{ClientError, Condition, Credentials, KeyChain, Target};
+use margay_client::{ClientError, Condition};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
@@ -49,15 +48,8 @@ impl Source for Body {
 
 impl Client {
     fn of(server: &Server, prefix: &'static str) -> Client {
-        let keys = fs::read_to_string(server.data.join("keys")).unwrap();
-        let value = |name: &str| {
-            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split(" = ").nth(1).unwrap().to_owned()
-        };
-        let pair = Credentials { access_key: value("aws_access_key_id"), secret_key: value("aws_secret_access_key") };
-        let address = server.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
-        let target = Target::plain(address, KeyChain::fixed(Keys { pair, session_token: None, expires: None }));
-        let upstream = Upstream::new(Arc::new(target), "bucket", Limits { requests_max: 64, bytes_max: 256 << 20 });
+        let target = Arc::new(server.target());
+        let upstream = Upstream::new(target, "bucket", Limits { requests_max: 64, bytes_max: 256 << 20 });
         Client { upstream, runtime: Runtime::new().unwrap(), prefix }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Why:        changes in it are on their way to one bucket, so it belongs to that one for ever.
 //! Invariants: C1 a cache is claimed for a bucket only after the bucket was reached: a mount that failed leaves no claim.
+//!                One that was claimed is known to be of the bucket also while that does not answer.
 //!             C2 a process that has unmounted and still sends is waited for, and not one that is mounted.
 //! Not here:   what is in it (margay-upstream).
 
@@ -70,6 +71,13 @@ fn lock_within(
 }
 
 impl LockedCache {
+    /// Whether it was claimed: the bucket was reached before.
+    pub fn is_known(&self) -> Result<bool, DataDirError> {
+        let DataDir { env, path, .. } = &self.dir;
+        let is_there = env.disk.exists(&path.join(CACHE_FILE));
+        is_there.map_err(|error| DataDirError::Io { path: path.clone(), error })
+    }
+
     /// The cache is of its bucket from now on. Returns a text of its own, the same each time.
     pub fn claim(self) -> Result<(DataDir, String), DataDirError> {
         let LockedCache { dir, source, is_marked } = self;
@@ -116,6 +124,11 @@ pub(super) fn cache_of(env: &Env, path: &Path) -> io::Result<(String, String)> {
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines().map(str::to_owned);
     Ok((lines.next().unwrap_or_default(), lines.next().unwrap_or_default()))
+}
+
+/// Whether a directory is the cache of this bucket and its endpoint: the bucket was reached with it before.
+pub fn is_cache_of(env: &Env, path: &Path, source: &str) -> bool {
+    cache_of(env, path).is_ok_and(|(of, _)| plain_source(&of) == plain_source(source))
 }
 
 /// The bucket of a cache and its endpoint, as it was claimed for them.
@@ -222,10 +235,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache");
         assert!(matches!(check_cache(&Env::real(), &path), Err(DataDirError::NoCache(_))));
-        drop(DataDir::lock_cache(&Env::real(), &path, "s3://b/p https://s3.example", &mut |_| {}).unwrap());
+        let locked = DataDir::lock_cache(&Env::real(), &path, "s3://b/p https://s3.example", &mut |_| {}).unwrap();
+        assert!(!locked.is_known().unwrap());
+        drop(locked);
         assert!(matches!(check_cache(&Env::real(), &path), Err(DataDirError::NoCache(_))));
         open(&path, "s3://other https://s3.example").unwrap();
         check_cache(&Env::real(), &path).unwrap();
+        let known = DataDir::lock_cache(&Env::real(), &path, "s3://other https://s3.example", &mut |_| {}).unwrap();
+        assert!(known.is_known().unwrap());
+        let is_of = |source| is_cache_of(&Env::real(), &path, source);
+        assert!(is_of("s3://other https://s3.example:443") && !is_of("s3://b/p https://s3.example"));
     }
 
     #[test]

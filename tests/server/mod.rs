@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use margay_client::{Credentials, Target};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long an answer of the control socket may take.
@@ -70,6 +71,18 @@ impl Server {
         let line = screen.lines().find(|line| line.trim_start().starts_with("S3 ")).unwrap();
         let endpoint = line.split_whitespace().nth(1).unwrap().to_owned();
         Server { child, data: data.to_owned(), screen, endpoint }
+    }
+
+    /// The server, with the keys of its data directory.
+    pub(crate) fn target(&self) -> Target {
+        let keys = fs::read_to_string(self.data.join("keys")).unwrap();
+        let value = |name: &str| {
+            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split(" = ").nth(1).unwrap().to_owned()
+        };
+        let pair = Credentials { access_key: value("aws_access_key_id"), secret_key: value("aws_secret_access_key") };
+        let address = self.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
+        Target::plain(address, pair.into())
     }
 
     pub(crate) fn client(&self, arguments: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! A way to a server that can be cut, or held up.
+//! A way to a server that can be cut, or held up, or answers by itself.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
@@ -13,6 +13,16 @@ pub(crate) struct Proxy {
     is_cut: Arc<AtomicBool>,
     held: Arc<(Mutex<bool>, Condvar)>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    answer: Arc<Mutex<Option<String>>>,
+}
+
+/// Reads what is sent first, and answers with a status and a code.
+fn answer(mut client: TcpStream, status_and_code: &str) {
+    let _ = client.read(&mut [0; 64 << 10]);
+    let (status, code) = status_and_code.split_once(' ').unwrap();
+    let body = format!("<Error><Code>{code}</Code></Error>");
+    let head = format!("HTTP/1.1 {status} {code}\r\ncontent-length: {}\r\nconnection: close", body.len());
+    let _ = client.write_all(format!("{head}\r\n\r\n{body}").as_bytes());
 }
 
 impl Proxy {
@@ -23,10 +33,16 @@ impl Proxy {
         let (is_cut, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let held = Arc::new((Mutex::new(false), Condvar::new()));
         let (cut, all, hold) = (Arc::clone(&is_cut), Arc::clone(&open), Arc::clone(&held));
+        let answer_all = Arc::<Mutex<Option<String>>>::default();
+        let own = Arc::clone(&answer_all);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
                 if cut.load(Ordering::SeqCst) {
+                    continue;
+                }
+                if let Some(text) = own.lock().unwrap().clone() {
+                    thread::spawn(move || answer(client, &text));
                     continue;
                 }
                 let Ok(server) = TcpStream::connect(&to) else { continue };
@@ -47,7 +63,7 @@ impl Proxy {
                 all.lock().unwrap().extend([client, server]);
             }
         });
-        Proxy { endpoint, is_cut, held, open }
+        Proxy { endpoint, is_cut, held, open, answer: answer_all }
     }
 
     /// Connections break, and new ones too.
@@ -56,6 +72,11 @@ impl Proxy {
         for one in self.open.lock().unwrap().drain(..) {
             let _ = one.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Each new request gets this answer, such as `503 SlowDown`; with an empty one all is as before.
+    pub(crate) fn answer(&self, text: &str) {
+        *self.answer.lock().unwrap() = Some(text.to_owned()).filter(|text| !text.is_empty());
     }
 
     /// Nothing passes, and nothing breaks, until it is let go.

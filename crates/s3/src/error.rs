@@ -300,14 +300,13 @@ const NAME_TOO_LONG: i32 = 36;
 
 fn unanswered(error: &volume::Error) -> S3Error {
     tracing::warn!(%error, "a request was given up: no answer in time");
-    S3Error::new(
-        Code::ServiceUnavailable,
-        match error {
-            volume::Error::OutcomeUnknown => "Whether the change was made is unknown; read before trying again.",
-            volume::Error::Io(_) => "The store that has the bytes did not answer in time.",
-            _ => "The metadata did not answer in time; nothing was changed.",
-        },
-    )
+    let message = match error {
+        volume::Error::OutcomeUnknown => "Whether the change was made is unknown; read before trying again.".to_owned(),
+        volume::Error::Io(why) => format!("The store that has the bytes did not answer in time: {why}."),
+        volume::Error::Unavailable(why) => format!("No answer in time, and nothing was changed: {why}."),
+        _ => "The metadata did not answer in time; nothing was changed.".to_owned(),
+    };
+    S3Error::new(Code::ServiceUnavailable, message)
 }
 
 impl From<volume::Error> for S3Error {

@@ -130,6 +130,15 @@ pub(crate) fn forgive(files: &mut Files, file: Option<Ino>) {
     }
 }
 
+/// What failed without a refusal is due: the bucket answers again.
+pub(crate) fn due_now(files: &mut Files) {
+    let now = files.now();
+    let failed: Vec<Ino> = files.table.failing().filter(|(_, one)| !one.is_refused).map(|(ino, _)| ino).collect();
+    for ino in failed {
+        files.table.edit(ino, |one| (one.tries, one.due_at) = (0, now));
+    }
+}
+
 /// A directory, and a name in it.
 pub(crate) type ConflictName = (Ino, String);
 

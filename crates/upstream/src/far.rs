@@ -6,6 +6,7 @@
 //! Not here:   what is left (backlog), mounting, the command line.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 use margay_volume::posix::UpstreamSync;
-use margay_volume::{Error, Evict, FileHeaders, Peers, Volume};
+use margay_volume::{Absences, Error, Evict, FileHeaders, Peers, Volume};
 
-use crate::backlog::{Backlog, backlog_of, conflict_keys, conflict_names, forgive, state_of};
+use crate::backlog::{Backlog, backlog_of, conflict_keys, conflict_names, due_now, forgive, state_of};
 use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::given::PutHeaders;
@@ -79,6 +80,8 @@ pub struct Far {
     disk: Arc<DiskBlocks>,
     evictor: Arc<Evictor>,
     sender: OnceLock<Arc<Sender>>,
+    /// It begins without an answer of the bucket.
+    is_cut_off: AtomicBool,
 }
 
 impl Far {
@@ -93,7 +96,8 @@ impl Far {
         let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects, kept));
         let (clock, upstream) = (Arc::clone(&env.clock), options.upstream.clone());
         let evictor = Arc::new(Evictor::new(Arc::clone(&tracked), clock, upstream, options.cache.bytes_max / 2));
-        Ok(Far { env, options, requests, fetches, tracked, store, disk, evictor, sender: OnceLock::new() })
+        let (sender, is_cut_off) = (OnceLock::new(), AtomicBool::new(false));
+        Ok(Far { env, options, requests, fetches, tracked, store, disk, evictor, sender, is_cut_off })
     }
 
     /// The engine of the volume.
@@ -114,6 +118,17 @@ impl Far {
     /// What the volume asks of the headers of objects.
     pub fn file_headers(&self) -> Arc<dyn FileHeaders> {
         Arc::new(PutHeaders)
+    }
+
+    /// What the volume asks about names that are not here.
+    pub fn absences(&self) -> Arc<dyn Absences> {
+        Arc::clone(&self.tracked) as Arc<dyn Absences>
+    }
+
+    /// The bucket was asked before the beginning, and did not answer. Nothing is sent before it does.
+    pub fn was_cut_off(&self, why: String) {
+        self.is_cut_off.store(true, Ordering::SeqCst);
+        self.meter().was_silent(why);
     }
 
     /// Lets about so many bytes go that the bucket has too; returns how many went.
@@ -170,13 +185,18 @@ impl Far {
             uploads: Uploads::read(&*self.tracked.below)?,
             honoured: parking_lot::Mutex::default(),
             conflicts: parking_lot::Mutex::default(),
+            awaits_answer: self.is_cut_off.load(Ordering::SeqCst),
         });
         assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
         self.evictor.begin(volume);
         let broken = Arc::clone(&self.tracked);
         self.requests.spawn_watched(sender.run(), move |why| broken.break_off(why));
         self.requests.spawn(keep_within(Arc::clone(&self.evictor)));
-        self.requests.spawn(watch(self.options.upstream.clone()));
+        let answered = tracked();
+        self.requests.spawn(watch(self.options.upstream.clone(), move || {
+            due_now(&mut answered.files.lock());
+            answered.wake.notify_one();
+        }));
         Ok(())
     }
 

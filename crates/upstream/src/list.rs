@@ -35,10 +35,11 @@ use crate::given::{self, Owned};
 use crate::opens::Opens;
 use crate::pages::{Line, Listed, Page, Pages};
 use crate::runtime::Requests;
+use crate::silence::{SILENT_LOOK_EVERY, SILENT_TIME_MAX, told, unless_silent};
 use crate::tracked::{Lister, State, Tracked, entering};
 use crate::xattrs;
 
-/// A page of a listing, or its HEADs, take no longer; requests are tried again meanwhile.
+/// A page of a listing, or its HEADs, take no longer, while the bucket answers others; requests are tried again meanwhile.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Directories that are listed at once for callers without a thread: each takes one here.
 const LISTINGS_MAX: usize = 64;
@@ -174,15 +175,25 @@ impl Listing {
         self.wait(async move { described(&upstream, &path, listed).await })
     }
 
-    /// Somebody's `ls` waits for it, and cannot be interrupted.
+    /// Somebody's `ls` waits for it, and cannot be interrupted. A bucket that answers nobody is named.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         asked: impl Future<Output = Result<T, ClientError>> + Send + 'static,
     ) -> Result<T, String> {
-        let limited = async move { tokio::time::timeout(PAGE_TIME_MAX, asked).await };
+        let upstream = self.upstream.clone();
+        let limited = async move {
+            let silent = || upstream.meter().contact().silent.map(|silence| silence.since);
+            let unless_silent = unless_silent(asked, silent, SILENT_TIME_MAX, SILENT_LOOK_EVERY);
+            tokio::time::timeout(PAGE_TIME_MAX, unless_silent).await.ok().flatten()
+        };
         let answer = self.requests.wait(limited).ok_or("the mount ends")?;
-        let answer = answer.map_err(|_| format!("no answer within {} s", PAGE_TIME_MAX.as_secs()))?;
-        answer.map_err(|error| error.to_string())
+        let why = match answer {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) if !error.is_unanswered() => return Err(error.to_string()),
+            Some(Err(error)) => error.to_string(),
+            None => format!("no answer within {} s", SILENT_TIME_MAX.as_secs()),
+        };
+        Err(told(&self.upstream).unwrap_or_else(|| format!("the bucket {}: {why}", self.upstream.name())))
     }
 
     /// Names that an earlier listing, which was cut off, has entered.
@@ -259,6 +270,10 @@ impl Listing {
 }
 
 impl Lister for Listing {
+    fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     fn begin_list(self: Arc<Self>, directory: Ino) -> Wait {
         let mut begun = self.begun.lock();
         if let Some(listed) = begun.get(&directory) {

@@ -1,15 +1,19 @@
-//! Tells the log when the bucket stops answering and when it answers again.
+//! Tells the log when the bucket stops answering and when it answers again, and asks it meanwhile.
 //!
-//! Why:        one line at each change says more than a line for each request that fails meanwhile.
+//! Why:        one line at each change says more than a line for each request that fails meanwhile. Whoever has nothing to send
+//!             would not see that it answers again.
 //! Not here:   what counts as an answer (the meter of margay-client), refused keys (told).
 
 use std::time::Duration;
 
 use margay_client::upstream::{Contact, Upstream};
 
+use crate::silence::TOLD_AFTER;
+
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A connection that broke, and a request that was answered when it was sent again, are nothing to tell.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
+/// A silent bucket is asked so often, and has so long to answer.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What is to be told.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,18 +44,28 @@ impl Watch {
     }
 }
 
-/// Never ends.
-pub(crate) async fn watch(upstream: Upstream) {
-    let (mut watch, begun) = (Watch::default(), tokio::time::Instant::now());
+/// Never ends; `answers` is called when the bucket answers again.
+pub(crate) async fn watch(upstream: Upstream, answers: impl Fn() + Send) {
+    // Who began without the bucket has said so.
+    let silent = upstream.meter().contact().silent.map(|_| Duration::ZERO);
+    let (mut watch, begun) = (Watch(silent), tokio::time::Instant::now());
+    let mut asked = Duration::ZERO;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        if watch.0.is_some() && begun.elapsed() >= asked + ASK_EVERY {
+            asked = begun.elapsed();
+            upstream.look(ASK_TIME_MAX).await;
+        }
         match watch.look(begun.elapsed(), &upstream.meter().contact()) {
             Some(News::Silent(why)) => tracing::warn!(
                 why,
                 bucket = ?upstream,
                 "the bucket does not answer: look at the network and at the endpoint. What is written is kept here and sent later"
             ),
-            Some(News::Answers(seconds)) => tracing::info!(seconds, "the bucket answers again"),
+            Some(News::Answers(seconds)) => {
+                tracing::info!(seconds, "the bucket answers again");
+                answers();
+            }
             None => {}
         }
     }

@@ -32,7 +32,7 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
-use crate::stores::{Alone, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
+use crate::stores::{Absences, Alone, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
@@ -75,6 +75,8 @@ pub struct Options {
     pub file_headers: Option<Arc<dyn FileHeaders>>,
     /// Lets bytes go that are elsewhere too, when a write finds no room.
     pub evict: Option<Arc<dyn Evict>>,
+    /// Asked before an object is said to be missing.
+    pub absences: Option<Arc<dyn Absences>>,
     /// The processes that share the rows, if their sessions do not tell.
     pub processes: Option<Arc<dyn Processes>>,
     /// Description of this process for people, among others that share the engine.
@@ -100,6 +102,7 @@ impl Default for Options {
             local_before_write: false,
             file_headers: None,
             evict: None,
+            absences: None,
             processes: None,
             session_name: SessionName::default(),
             beat_every: Duration::from_secs(1),
@@ -319,6 +322,17 @@ impl Volume {
     /// Whether too much is only here.
     pub(crate) fn waits_for_other_store(&self) -> bool {
         self.options.evict.as_ref().is_some_and(|evict| evict.is_full())
+    }
+
+    /// Whether another store may have names that are not here.
+    pub(crate) fn asks_for_absences(&self) -> bool {
+        self.options.absences.is_some()
+    }
+
+    /// Fails if a name that is not in this directory may be in another store.
+    pub(crate) fn check_absent(&self, directory: Ino) -> Result<(), Error> {
+        let known = self.options.absences.as_ref().map(|absences| absences.known(directory));
+        known.unwrap_or(Ok(())).map_err(Error::Unavailable)
     }
 
     /// Number of writes refused for lack of space since the start.

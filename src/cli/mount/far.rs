@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use margay_client::ClientError;
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
@@ -20,9 +21,9 @@ use super::store_options::StoreOptions;
 use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
 use crate::datadir::CACHE_LOG_FILE;
-use crate::datadir::cache::{await_cache, check_cache};
+use crate::datadir::cache::{await_cache, check_cache, is_cache_of};
 use crate::exit::{Code, Failure};
-use crate::far_mount::FarMount;
+use crate::far_mount::{self, FarMount};
 use crate::logging;
 use crate::mounts::options::MountChoice;
 use crate::settings::Settings;
@@ -140,7 +141,8 @@ pub(super) fn parse(
     store: &StoreArgs,
     cache: Option<&Path>,
 ) -> Result<(BucketLocation, PathBuf), Failure> {
-    let place = BackupLocation::parse(&Env::real(), Path::new(bucket), store, &Variables::of_process(&Env::real()));
+    let env = Env::real();
+    let place = BackupLocation::named(&env, Path::new(bucket), store, &Variables::of_process(&env));
     let BackupLocation::Bucket(place) = place.map_err(Failure::usage)? else {
         return Err(Failure::usage(format!("{bucket} names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")));
     };
@@ -148,6 +150,11 @@ pub(super) fn parse(
         Some(cache) => absolute(cache)?,
         None => default_cache(&place)?,
     };
+    match place.keys.keys_now() {
+        // They are looked for again, and the cache is of use meanwhile.
+        Err(ClientError::KeysLate(_)) if is_cache_of(&env, &cache, &far_mount::source_of(&place)) => {}
+        keys => drop(keys.map_err(|error| Failure::usage(format!("{bucket}: {error}")))?),
+    }
     Ok((place, cache))
 }
 

@@ -4,11 +4,9 @@
 //!             F2 each request asks for the ETag that the rows name now; the object may move between finding and reading it.
 //! Not here:   which blocks (the store).
 
-use std::future::Future;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use margay_client::ClientError;
@@ -18,14 +16,10 @@ use margay_segment::SegmentId;
 use super::cache::{BLOCK_BYTES, BlockCache, Slot};
 use super::disk::DiskBlocks;
 use super::{FAR_STORE, FarObject, Objects};
+use crate::silence::{SILENT_LOOK_EVERY, SILENT_TIME_MAX, told, unless_silent};
 
 /// A rename in the bucket may move an object between finding and reading it.
 const TRIES_MAX: usize = 3;
-
-/// So long a reader waits for a bucket that answers nobody. Retries of the request may take minutes.
-const SILENT_TIME_MAX: Duration = Duration::from_secs(30);
-/// How often that is looked at.
-const SILENT_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a block could not be fetched; every reader that waits for it is told.
 type Failed = (ErrorKind, String);
@@ -87,15 +81,14 @@ impl Fetcher {
             let get = self.bucket.get(&object.key, range, Wanted::Same(&object.etag));
             let silent = || self.bucket.meter().contact().silent.map(|silence| silence.since);
             let Some(got) = unless_silent(get, silent, SILENT_TIME_MAX, SILENT_LOOK_EVERY).await else {
-                let seconds = SILENT_TIME_MAX.as_secs();
-                return Err((ErrorKind::TimedOut, format!("the bucket has answered nothing for {seconds} s")));
+                return Err(self.unanswered("no answer"));
             };
             match got {
                 Ok(Some(fetched)) => return Ok(self.cut(number, indexes.start, &object, &fetched.bytes)),
                 Ok(None) => return Err((ErrorKind::InvalidData, "an answer without bytes".to_owned())),
                 // It may have moved since.
                 Err(error) if matches!(error.status(), Some(404 | 412)) => last = Some(object),
-                Err(error) => return Err(failed(&error)),
+                Err(error) => return Err(self.failed(&error)),
             }
         }
         Err((ErrorKind::StaleNetworkFileHandle, "the object was changed or removed in the bucket".to_owned()))
@@ -115,6 +108,19 @@ impl Fetcher {
         tokio::task::spawn_blocking(read).await.ok()?
     }
 
+    fn failed(&self, error: &ClientError) -> Failed {
+        match error.status() {
+            Some(403) => (ErrorKind::PermissionDenied, error.to_string()),
+            _ if error.is_unanswered() => self.unanswered(&error.to_string()),
+            _ => (ErrorKind::Other, error.to_string()),
+        }
+    }
+
+    fn unanswered(&self, why: &str) -> Failed {
+        let why = told(&self.bucket).unwrap_or_else(|| format!("the bucket {}: {why}", self.bucket.name()));
+        (ErrorKind::TimedOut, why)
+    }
+
     /// Cuts an answer into blocks, and has them written to disk later.
     fn cut(&self, number: u64, first: u64, object: &FarObject, bytes: &Bytes) -> Vec<Bytes> {
         let starts = (0..bytes.len()).step_by(BLOCK_BYTES as usize);
@@ -129,53 +135,5 @@ impl Fetcher {
             });
         }
         blocks
-    }
-}
-
-/// `None`: it has waited for long, and `silent` says that so has everybody else.
-async fn unless_silent<T>(
-    get: impl Future<Output = T>,
-    silent: impl Fn() -> Option<Duration>,
-    patience: Duration,
-    look_every: Duration,
-) -> Option<T> {
-    let (mut get, begun) = (std::pin::pin!(get), tokio::time::Instant::now());
-    loop {
-        tokio::select! {
-            got = &mut get => return Some(got),
-            () = tokio::time::sleep(look_every) => {
-                let is_silent = silent().is_some_and(|since| since >= patience);
-                if is_silent && begun.elapsed() >= patience {
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-fn failed(error: &ClientError) -> Failed {
-    let kind = match error.status() {
-        Some(403) => ErrorKind::PermissionDenied,
-        _ => ErrorKind::Other,
-    };
-    (kind, error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_reader_waits_no_longer_than_for_a_bucket_that_answers_nobody() {
-        let (patience, look_every) = (Duration::from_millis(20), Duration::from_millis(2));
-        let never = std::future::pending::<()>;
-        let begun = tokio::time::Instant::now();
-        let silent = || Some(Duration::from_secs(1000));
-        assert_eq!(unless_silent(never(), silent, patience, look_every).await, None);
-        assert!(begun.elapsed() >= patience, "who comes when it has been silent for long waits, too");
-        let answered = || async { tokio::time::sleep(3 * patience).await };
-        assert_eq!(unless_silent(answered(), || None, patience, look_every).await, Some(()), "others are answered");
-        let newly = || Some(patience / 2);
-        assert_eq!(unless_silent(answered(), newly, patience, look_every).await, Some(()));
     }
 }

@@ -116,7 +116,11 @@ impl Listing {
                     tracing::info!(error, directory, left_out, "a directory could not be compared with the bucket");
                 }
             });
+            let is_unanswered = differed.is_err() && own.upstream.meter().contact().silent.is_some();
             own.tracked.ages.ended(directory, differed.ok());
+            if is_unanswered {
+                own.tracked.ages.unanswered(directory);
+            }
             done();
         });
     }

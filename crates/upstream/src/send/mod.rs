@@ -41,6 +41,7 @@ use tokio::task::JoinSet;
 pub(crate) use self::probe::Honoured;
 pub use self::uploads::PartSizes;
 pub(crate) use self::uploads::Uploads;
+use crate::far::LOOK_EVERY;
 use crate::list::Listing;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
@@ -70,6 +71,8 @@ pub(crate) struct Sender {
     pub(crate) honoured: Mutex<Honoured>,
     /// Keys of the volume that hold what was changed here and in the bucket.
     pub(crate) conflicts: Mutex<Vec<String>>,
+    /// The process began without an answer of the bucket: it is waited for (B3 of probe).
+    pub(crate) awaits_answer: bool,
 }
 
 impl std::fmt::Debug for Sender {
@@ -107,6 +110,9 @@ impl Work {
 impl Sender {
     /// Sends until the task is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
+        while self.awaits_answer && self.upstream.meter().contact().silent.is_some() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         self.probe().await;
         tokio::spawn(Arc::clone(&self).send_ahead());
         let (mut queue, mut tasks) = (Queue::default(), JoinSet::new());

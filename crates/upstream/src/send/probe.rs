@@ -5,6 +5,8 @@
 //! Invariants: B1 what is not known to be honoured is not relied on: the key is asked for before the request. Between the two
 //!                somebody else may change it; nothing better can be had there.
 //!             B2 only temporary keys are written, and removed.
+//!             B3 a process that begins while the bucket does not answer sends nothing until it does, and asks it first. Until
+//!                then nothing is known to be honoured, and a request without an answer would wait for minutes.
 //! Not here:   what a condition that does not hold leads to (conflict).
 
 use std::collections::BTreeSet;

@@ -10,12 +10,15 @@
 //!             G5 of a name that is not here, the absence counts for as long as what is opened does; then it is asked for, as G4 says.
 //!                While this mount makes many files in a directory, what is asked for their names stays below a hundredth of them,
 //!                and nobody waits for it.
+//!             G6 whether a name is missing is known while the listing counts; later, if the bucket is silent, or has answered nothing
+//!                since a comparison began, it is not.
 //! Locking:    one short mutex.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use margay_client::upstream::Contact;
 use margay_env::Clock;
 use margay_rows::Ino;
 use parking_lot::Mutex;
@@ -54,7 +57,10 @@ struct Listed {
     at: Duration,
     /// How long it counts; 0: it was not listed by this process.
     age: Duration,
-    in_progress: bool,
+    /// When the comparison in progress began.
+    in_progress: Option<Duration>,
+    /// The last comparison ended without an answer of the bucket.
+    is_unanswered: bool,
     /// Of the last listing.
     pages: usize,
     /// Files in it that were asked for since, and when.
@@ -70,7 +76,14 @@ struct Listed {
 impl Listed {
     fn new(at: Duration, age: Duration) -> Listed {
         let (asked, missed, made_at) = (Vec::new(), Vec::new(), VecDeque::new());
-        Listed { at, age, in_progress: false, pages: 1, asked, missed, made_at, made: 0 }
+        Listed { at, age, in_progress: None, is_unanswered: false, pages: 1, asked, missed, made_at, made: 0 }
+    }
+
+    /// Whether the caller must compare it: nobody does.
+    fn begin(&mut self, now: Duration) -> bool {
+        let is_free = self.in_progress.is_none();
+        self.in_progress.get_or_insert(now);
+        is_free
     }
 
     fn is_being_filled(&self, now: Duration) -> bool {
@@ -101,7 +114,7 @@ impl Ages {
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         let is_old = now.saturating_sub(one.at) >= one.age;
-        is_old && !std::mem::replace(&mut one.in_progress, true)
+        is_old && one.begin(now)
     }
 
     /// How long its listing still counts.
@@ -141,6 +154,24 @@ impl Ages {
         *one = Listed { pages: one.pages, made_at, ..Listed::new(now, age) };
     }
 
+    /// The comparison that ended had no answer: the next one is due when the bucket has one.
+    pub(crate) fn unanswered(&self, directory: Ino) {
+        if let Some(one) = self.listed.lock().get_mut(&directory) {
+            (one.age, one.is_unanswered) = (AGE_MIN, true);
+        }
+    }
+
+    /// Whether a name that is not here may be in the directory (G6).
+    pub(crate) fn doubts(&self, directory: Ino, contact: &Contact) -> bool {
+        let now = self.clock.monotonic();
+        let listed = self.listed.lock();
+        let Some(one) = listed.get(&directory) else { return contact.silent.is_some() };
+        let has_answered = |began: Duration| contact.last_answer.is_some_and(|age| age <= now.saturating_sub(began));
+        let is_old = now.saturating_sub(one.at) >= one.age;
+        let waits = one.in_progress.is_some_and(|began| !has_answered(began));
+        one.is_unanswered || is_old && (contact.silent.is_some() || waits)
+    }
+
     /// It was listed as a whole.
     pub(crate) fn was_listed(&self, directory: Ino, pages: usize) {
         let at = self.clock.monotonic();
@@ -176,14 +207,15 @@ impl Ages {
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         let lately = one.asked.iter().filter(|(_, at)| now.saturating_sub(*at) < OPENS_WITHIN).count();
-        one.is_cheap(lately) && !std::mem::replace(&mut one.in_progress, true)
+        one.is_cheap(lately) && one.begin(now)
     }
 
     /// As `begin`, however old the listing is.
     pub(crate) fn begin_now(&self, directory: Ino) -> bool {
+        let now = self.clock.monotonic();
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
-        !std::mem::replace(&mut one.in_progress, true)
+        one.begin(now)
     }
 
     /// A file was made here, or moved here.
@@ -216,11 +248,11 @@ impl Ages {
         let mut listed = self.listed.lock();
         let one = listed.entry(directory).or_insert(Listed::new(Duration::ZERO, Duration::ZERO));
         let lately = one.missed.iter().filter(|(_, at)| now.saturating_sub(*at) < OPENS_WITHIN).count();
-        match (one.is_being_filled(now), one.in_progress) {
+        match (one.is_being_filled(now), one.in_progress.is_some()) {
             // One comparison serves all names.
             (true, true) => Miss::Absent,
             (is_filled, false) if is_filled || one.is_cheap(lately) => {
-                one.in_progress = true;
+                one.begin(now);
                 if is_filled { Miss::CompareApart } else { Miss::Compare }
             }
             _ => Miss::Ask,
@@ -256,6 +288,7 @@ impl Ages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use margay_client::upstream::Silence;
     use margay_env::Timestamp;
     use margay_env::sim::SimClock;
 
@@ -276,6 +309,33 @@ mod tests {
         }
         ages.made(Ino(6));
         assert!(!ages.begin(Ino(6)));
+    }
+
+    #[test]
+    fn a_name_is_missing_only_if_a_listing_that_counts_says_so() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        clock.advance(Duration::from_secs(100));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let answers = |age| Contact { last_answer: Some(Duration::from_secs(age)), silent: None };
+        let silence = Silence { since: Duration::from_secs(1), error: None };
+        let silent = Contact { silent: Some(silence), ..answers(5) };
+        let directory = Ino(5);
+        assert!(ages.doubts(directory, &silent) && !ages.doubts(directory, &answers(9)), "never listed here");
+        ages.was_listed(directory, 1);
+        assert!(!ages.doubts(directory, &silent), "it still counts");
+        clock.advance(AGE_MIN);
+        assert!(ages.doubts(directory, &silent) && !ages.doubts(directory, &answers(9)));
+        assert!(ages.begin(directory));
+        clock.advance(Duration::from_secs(2));
+        assert!(ages.doubts(directory, &answers(3)), "no answer since the comparison began");
+        assert!(!ages.doubts(directory, &answers(1)), "it takes long");
+        ages.ended(directory, None);
+        ages.unanswered(directory);
+        assert!(ages.doubts(directory, &answers(0)), "nothing was seen");
+        clock.advance(AGE_MIN);
+        assert!(ages.begin(directory));
+        ages.ended(directory, Some(false));
+        assert!(!ages.doubts(directory, &silent));
     }
 
     #[test]

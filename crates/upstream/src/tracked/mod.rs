@@ -40,6 +40,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use margay_client::upstream::Upstream;
 use margay_env::Clock;
 use margay_meta::layer::{Asked, Layer};
 use margay_meta::unready::{self, Wait};
@@ -55,12 +56,16 @@ use self::changes::{Changed, changes_of, is_empty};
 use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
 use crate::runtime::is_of_requests;
+use crate::silence::is_told;
 use crate::told::Told;
 
 /// Lists a directory, so that its rows are there.
 pub(crate) trait Lister: Send + Sync + Debug {
     /// Blocks until the directory is listed, by whomever.
     fn list(&self, directory: Ino) -> Result<(), EngineError>;
+
+    /// The bucket.
+    fn upstream(&self) -> &Upstream;
 
     /// As `list`, without a thread of the caller.
     fn begin_list(self: Arc<Self>, directory: Ino) -> Wait;
@@ -218,7 +223,10 @@ impl Tracked {
         if self.is_free(directory) || is_of_requests() || unready::is_hurried() {
             return Ok(());
         }
-        if let Some(lister) = self.lister()
+        if self.ages.is_old(directory)
+            && let Some(lister) = self.lister()
+            // It is asked by others (N1 of silence).
+            && !is_told(&lister.upstream().meter().contact())
             && self.ages.begin(directory)
         {
             unready::leave(|| Arc::clone(&lister).begin_refresh(directory))?;
@@ -256,6 +264,12 @@ impl Tracked {
     /// Whether its rows are not those of a listing, or not yet.
     fn is_free(&self, directory: Ino) -> bool {
         ENTERING.get() || self.kept.get().is_some_and(|(kept, _)| *kept == directory)
+    }
+
+    /// The bucket of which this directory is a listing.
+    pub(crate) fn upstream_of_listed(&self, directory: Ino) -> Option<Upstream> {
+        let lister = self.lister().filter(|_| !self.is_free(directory))?;
+        Some(lister.upstream().clone())
     }
 
     fn lister(&self) -> Option<Arc<dyn Lister>> {

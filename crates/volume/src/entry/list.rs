@@ -4,6 +4,7 @@
 //!             returns.
 //! Invariants: L1 items ascend, at most `max` of them; `next` is set if and only if more follow.
 //!             L2 items are visited during the scan; they are valid, and durable, when the call returns Ok.
+//!             L3 nothing is listed where another store may have something that is not known here: that is an error.
 //! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
 
 use margay_meta::Ask;
@@ -11,7 +12,7 @@ use margay_rows::key;
 use margay_rows::record::Summary;
 
 use crate::api::{Error, ListItem, ListOutcome, ListRequest, ListedRow};
-use crate::cache::PathCache;
+use crate::cache::{PathCache, split};
 use crate::draft::Seen;
 use crate::entry::tree::{Next, Shown, Tree};
 use crate::entry::tree_ahead::wanted_range;
@@ -86,7 +87,22 @@ impl Volume {
         seen.rises_to(tree.seen.cursor);
         done?;
         assert!(!lister.more || lister.last.is_some(), "a page that more follow names its last item (L1)");
-        Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })
+        let is_empty = lister.items == 0 && request.after.is_none();
+        let next = lister.last.filter(|_| lister.more);
+        if is_empty {
+            self.check_nothing_below(request.bucket, request.prefix).await?;
+        }
+        Ok(ListOutcome { next })
+    }
+
+    /// Fails if what has this prefix may be in another store.
+    async fn check_nothing_below(&self, bucket: &str, prefix: &str) -> Result<(), Error> {
+        if !self.asks_for_absences() {
+            return Ok(());
+        }
+        let directories = split(prefix).0;
+        let walk = self.read_now(&mut Seen::default(), |seen| self.walk(bucket, directories, seen)).await?;
+        self.check_absent(walk.path.directory())
     }
 }
 

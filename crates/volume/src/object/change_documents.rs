@@ -66,7 +66,7 @@ impl Volume {
         let located = match (version, current.file) {
             (Some(version), file) => self.find_version(&object, file, version, seen)?,
             (None, Some(file)) => file,
-            (None, None) => return Err(self.why_absent(&object, seen).into()),
+            (None, None) => return Err(self.why_absent(&object, walk.path.directory(), seen).into()),
         };
         let old = self.documents_of(&located.file, seen)?;
         let new = decide(old.clone())?;

@@ -110,6 +110,7 @@ impl Volume {
         }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
+            self.check_absent(walk.path.directory())?;
             // Also absent if a directory on the way is, which the walk has recorded.
             return Ok(Decided::Nothing(Deleted::default()));
         }

@@ -135,6 +135,7 @@ impl Volume {
         walk.path.assert_in(draft);
         let (key, removed) = (current.object, current.file.is_some());
         if !removed && !key.keeps() {
+            self.check_absent(walk.path.directory())?;
             current.assert_in(draft, walk);
             return Ok(Deleted::default());
         }

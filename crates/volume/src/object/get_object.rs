@@ -188,7 +188,7 @@ impl Volume {
         let current = if walk.complete() { self.find_current(&walk, name, seen)? } else { None };
         let mut found = match (version, current) {
             (None, Some(current)) => current,
-            (None, None) => return Err(self.why_absent(&object, seen)),
+            (None, None) => return Err(self.why_absent(&object, walk.path.directory(), seen)),
             (Some(version), current) => self.find_version(&object, current, version, seen)?,
         };
         found.version_id = object.keeps().then(|| found.file.version.id());

@@ -108,7 +108,11 @@ impl Volume {
     ) -> Result<Decided<Option<Moved>>, Refused> {
         let ((from_dirs, _), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
-        let ino = self.current(&source_walk, from, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
+        let Some(file) = self.current(&source_walk, from, seen)?.file else {
+            self.check_absent(source_walk.path.directory())?;
+            return Err(Error::NoSuchKey.into());
+        };
+        let ino = file.file.ino;
         let ((_turn, claim), _latch) = (self.turn_to_move(ino)?, self.turn_in(source_walk.path.directory()));
         let source = self.current(&source_walk, from, seen)?;
         let moved = source.file.as_ref().filter(|moved| moved.file.ino == ino).ok_or(Refused::Conflict)?;

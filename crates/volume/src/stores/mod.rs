@@ -29,7 +29,7 @@ use margay_segment::{
 
 pub(crate) use self::attach::NotAttached;
 pub(crate) use self::processes::Alone;
-pub use self::processes::{Evict, Peers, Processes};
+pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
 use crate::api::Error;
 use crate::draft::Draft;

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use margay_meta::Cursor;
+use margay_rows::Ino;
 use margay_segment::{Segments, StoreNumber};
 
 use crate::api::Error;
@@ -50,6 +51,12 @@ pub trait Evict: Send + Sync + Debug {
     /// About so many of them; may wait until the other store has some that are only here. False: none went, and waiting was
     /// in vain.
     fn evict(&self, bytes: u64) -> bool;
+}
+
+/// Knows what another store has that is not here.
+pub trait Absences: Send + Sync + Debug {
+    /// `Err`: whether a name that is not in this directory is there is not known, and why.
+    fn known(&self, directory: Ino) -> Result<(), String>;
 }
 
 /// Stores of other processes.

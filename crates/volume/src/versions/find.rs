@@ -1,5 +1,6 @@
 //! Finds a version of a key for reading.
 
+use margay_rows::Ino;
 use margay_rows::record::VersionRow;
 
 use crate::api::{Error, VersionId};
@@ -31,8 +32,11 @@ impl Volume {
         }
     }
 
-    /// The error for a key without a current object.
-    pub(crate) fn why_absent(&self, key: &VersionedKey<'_>, seen: &mut Seen) -> Error {
+    /// The error for a key without a current object, whose path ends in this directory.
+    pub(crate) fn why_absent(&self, key: &VersionedKey<'_>, directory: Ino, seen: &mut Seen) -> Error {
+        if let Err(error) = self.check_absent(directory) {
+            return error;
+        }
         let newest = if key.keeps() { self.newest_row(key, seen) } else { Ok(None) };
         match newest {
             Ok(None) => Error::NoSuchKey,
