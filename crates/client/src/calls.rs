@@ -5,6 +5,7 @@
 //! Not here:   retries (`retry`), the content of requests (`client`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use parking_lot::Mutex;
@@ -56,7 +57,13 @@ impl Calls {
 
 async fn within_time(client: &mut Client, ask: &Ask) -> Result<Answer, ClientError> {
     let limit = retry::time_of(ask);
-    tokio::time::timeout(limit, client.ask(ask)).await.unwrap_or_else(|_| Err(ClientError::late(ask, limit)))
+    tokio::time::timeout(limit, client.ask(ask)).await.unwrap_or_else(|_| Err(late(ask, limit)))
+}
+
+/// There was no answer to it in this time.
+pub(crate) fn late(ask: &Ask, time: Duration) -> ClientError {
+    let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
+    ClientError::Timeout { request, seconds: time.as_secs() }
 }
 
 /// Whether other keys may help. The answer to a HEAD has no document, so its code says nothing.

@@ -3,12 +3,8 @@
 //! Not here: retries (`retry`), errors of benchmarks (crates/bench).
 
 use std::io;
-use std::time::Duration;
 
 use http::StatusCode;
-
-use crate::client::Ask;
-use crate::retry::is_passing;
 
 /// An unsuccessful response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,12 +43,6 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// There was no answer to it in this time.
-    pub(crate) fn late(ask: &Ask, time: Duration) -> ClientError {
-        let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
-        ClientError::Timeout { request, seconds: time.as_secs() }
-    }
-
     /// A short label for counting errors, such as `503 SlowDown` or `connection broke`.
     pub fn kind(&self) -> String {
         match self {
@@ -90,7 +80,23 @@ impl ClientError {
     /// Whether nobody has decided about the request: no answer, one that says that the server is busy or broken, or no keys
     /// to ask with for now.
     pub fn is_unanswered(&self) -> bool {
-        matches!(self, ClientError::KeysLate(_)) || is_passing(self)
+        matches!(self, ClientError::KeysLate(_)) || self.is_passing()
+    }
+
+    /// Whether an attempt failed by something that passes.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            ClientError::Connect { .. } | ClientError::Transport { .. } | ClientError::Timeout { .. } => true,
+            ClientError::Refused(refusal) => {
+                matches!(refusal.status, 408 | 429 | 500 | 502..=504) || refusal.code == "RequestTimeout"
+            }
+            ClientError::Usage(_)
+            | ClientError::NoKeys(_)
+            // Who gives keys is not asked more often for that.
+            | ClientError::KeysLate(_)
+            | ClientError::Nonsense { .. }
+            | ClientError::Source(_) => false,
+        }
     }
 
     /// Whether the server said that the requested object or bucket does not exist.

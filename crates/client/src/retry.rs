@@ -63,18 +63,7 @@ pub(crate) fn time_of(ask: &Ask) -> Duration {
 
 /// Whether an attempt failed by something that passes.
 pub(crate) fn is_passing(error: &ClientError) -> bool {
-    match error {
-        ClientError::Connect { .. } | ClientError::Transport { .. } | ClientError::Timeout { .. } => true,
-        ClientError::Refused(refusal) => {
-            matches!(refusal.status, 408 | 429 | 500 | 502..=504) || refusal.code == "RequestTimeout"
-        }
-        ClientError::Usage(_)
-        | ClientError::NoKeys(_)
-        // Who gives keys is not asked more often for that.
-        | ClientError::KeysLate(_)
-        | ClientError::Nonsense { .. }
-        | ClientError::Source(_) => false,
-    }
+    error.is_passing()
 }
 
 /// As `is_passing`, of a request that must not be executed a second time: an attempt that may have been is the last one.

@@ -4,17 +4,12 @@
 //!             after minutes of retries.
 //! Invariants: N1 what is told is silent is also asked every few seconds (watch). So nothing else has to ask it, and an answer is
 //!                seen at once.
-//!             N2 a name that is not here is said to be absent only if a listing that still counts says so; else it is not known.
-//! Not here:   what counts as an answer (the meter of margay-client).
+//! Not here:   what counts as an answer (the meter of margay-client), names that are not here (tracked/absences).
 
 use std::future::Future;
 use std::time::Duration;
 
 use margay_client::upstream::{Contact, Upstream};
-use margay_rows::Ino;
-use margay_volume::Absences;
-
-use crate::tracked::Tracked;
 
 /// A connection that broke, and a request that was answered when it was sent again, are nothing to tell.
 pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(3);
@@ -52,19 +47,6 @@ pub(crate) async fn unless_silent<T>(
                 if is_silent && begun.elapsed() >= patience {
                     return None;
                 }
-            }
-        }
-    }
-}
-
-impl Absences for Tracked {
-    fn known(&self, directory: Ino) -> Result<(), String> {
-        let Some(upstream) = self.upstream_of_listed(directory) else { return Ok(()) };
-        match self.ages.doubts(directory, &upstream.meter().contact()) {
-            false => Ok(()),
-            true => {
-                let why = told(&upstream).unwrap_or_else(|| format!("the bucket {} does not answer", upstream.name()));
-                Err(format!("{why}. Whether it is there is not known"))
             }
         }
     }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::runtime::Runtime;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, late};
 use crate::client::{Answer, Ask, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
 use crate::condition::{Condition, range_header};
 use crate::error::{ClientError, Refusal};
@@ -83,7 +83,7 @@ impl Bucket {
             let once = || calls.once(&ask);
             let asked = retry::until_done(retry::is_passing, tries_max, None, once, tokio::time::sleep);
             let answer = tokio::time::timeout(time_max, asked).await;
-            answer.unwrap_or_else(|_| Err(ClientError::late(&ask, time_max))).map(drop)
+            answer.unwrap_or_else(|_| Err(late(&ask, time_max))).map(drop)
         })
     }
 

@@ -37,7 +37,7 @@ use self::room::Room;
 pub use self::room::{Flow, Held, Limits};
 use self::way::Way;
 pub use self::way::{Carried, Carrier};
-use crate::calls::Calls;
+use crate::calls::{Calls, late};
 use crate::client::{Answer, Ask, ListQuery};
 use crate::condition::{Condition, etag_value, range_header};
 use crate::error::ClientError;
@@ -209,9 +209,8 @@ impl Upstream {
         let query = ListQuery { keys_max: 1, ..ListQuery::default() }.encode();
         let ask = Ask { query, ..self.ask(Method::GET, "") };
         let begun = self.0.meter.begin(&ask, true);
-        let late = || ClientError::late(&ask, time_max);
         let outcome = tokio::time::timeout(time_max, self.0.way.once(&ask)).await;
-        begun.ended(&outcome.unwrap_or_else(|_| Err(late())));
+        begun.ended(&outcome.unwrap_or_else(|_| Err(late(&ask, time_max))));
     }
 
     fn ask(&self, method: Method, key: &str) -> Ask {

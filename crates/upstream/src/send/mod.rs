@@ -41,13 +41,14 @@ use tokio::task::JoinSet;
 pub(crate) use self::probe::Honoured;
 pub use self::uploads::PartSizes;
 pub(crate) use self::uploads::Uploads;
-use crate::far::LOOK_EVERY;
 use crate::list::Listing;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
 
 /// Requests in progress.
 const WIDTH: usize = 64;
+/// How often it is looked whether a bucket answers that did not at the beginning.
+const AWAITED_EVERY: Duration = Duration::from_millis(200);
 /// The longest time until something is looked at again.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -111,7 +112,7 @@ impl Sender {
     /// Sends until the task is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         while self.awaits_answer && self.upstream.meter().contact().silent.is_some() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(AWAITED_EVERY).await;
         }
         self.probe().await;
         tokio::spawn(Arc::clone(&self).send_ahead());

@@ -13,6 +13,7 @@
 //!             is taken. Below it only the engine is called.
 //! Not here:   listing (list), sending (send), which request is due (plan).
 
+mod absences;
 mod ages;
 mod changes;
 mod ends;
@@ -267,7 +268,7 @@ impl Tracked {
     }
 
     /// The bucket of which this directory is a listing.
-    pub(crate) fn upstream_of_listed(&self, directory: Ino) -> Option<Upstream> {
+    fn upstream_of_listed(&self, directory: Ino) -> Option<Upstream> {
         let lister = self.lister().filter(|_| !self.is_free(directory))?;
         Some(lister.upstream().clone())
     }
