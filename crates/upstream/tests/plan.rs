@@ -192,6 +192,18 @@ fn what_is_set_aside_is_still_to_be_sent() {
     assert!(!removes(&world, "c"), "it overtakes the write of what was set aside: {:?}", in_progress(&world));
 }
 
+/// The copy makes another name appear, and the bucket is to show the state of the second sync before the change of the third.
+#[test]
+fn what_was_synced_while_another_state_was_sent_goes_before_what_came_later() {
+    let mut world = World::default();
+    let copied = [Step::Write(A), Step::Sync, Step::Rename(A, B), Step::Begin(1), Step::Answer(0), Step::Begin(1)];
+    for step in copied.iter().chain(&[Step::Rename(B, A), Step::Sync, Step::Chmod(A)]) {
+        world.apply(step);
+    }
+    world.settle();
+    world.is_as_the_tree();
+}
+
 /// A journal and a database, as SQLite writes them: each sync ends an epoch, and each epoch has its requests.
 #[test]
 fn what_was_synced_goes_before_what_came_later() {

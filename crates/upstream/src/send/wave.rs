@@ -155,7 +155,9 @@ impl Sender {
             // Where it is written again, the condition of that write tells.
             let tells =
                 |sent: &&String| planned.lacks() && planned.local.as_ref().is_some_and(|local| local.key == **sent);
-            if let Some(sent) = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress) {
+            let sent = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress);
+            // What is found there ends the wait for a kept state too.
+            if let Some(sent) = sent.or_else(|| file.sent_kept().map(|kept| &kept.key)) {
                 let waits = file.failure.is_some() && !planned.is_due;
                 let into = if waits { &mut gathered.unsure_later } else { &mut gathered.unsure };
                 into.push(write_to(ino, sent, file.dirty.changed));

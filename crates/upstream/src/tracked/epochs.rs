@@ -83,7 +83,8 @@ impl Files {
         };
         match file.kept.last() {
             Some(last) => last.changed != file.dirty.changed && file.dirty.name.is_some(),
-            None => file.key.is_some() && file.state.is_some() && !file.has_now(),
+            // What is in progress may take from the bucket what it has now.
+            None => file.key.is_some() && file.state.is_some() && (file.in_progress || !file.has_now()),
         }
     }
 

@@ -127,6 +127,12 @@ impl File {
         self.key.is_some() && self.state.is_some() && !self.has_now()
     }
 
+    /// The first kept state, if the bucket has it and nothing is in progress: a request that was to bring another one failed.
+    pub(crate) fn sent_kept(&self) -> Option<&UpstreamKept> {
+        let is_sent = |kept: &&UpstreamKept| self.is_sent(&kept.key, (kept.content, kept.attributes));
+        self.kept.first().filter(|_| !self.in_progress).filter(is_sent)
+    }
+
     /// Takes away the first kept states that the bucket has.
     pub(crate) fn drop_sent(&mut self) -> Vec<UpstreamKept> {
         let mut sent = Vec::new();

@@ -89,9 +89,11 @@ impl World {
         let known = self.dirty.remove(&file).or_else(|| self.clean.remove(&file));
         let mut one = known.unwrap_or(Dirty { file, ..blank(sequence) });
         let has_ended = self.epoch_ends.last().is_some_and(|last| one.changed <= *last);
+        let is_sent = |flying: &Flying| flying.request.file == file && flying.request.action != Action::Delete;
+        let is_sent = self.flying.iter().any(is_sent);
         let kept = self.kept.entry(file).or_default();
         let is_kept = kept.last().map(|last| last.changed == one.changed);
-        if let Some(local) = one.local.clone().filter(|_| has_ended && !is_kept.unwrap_or(!one.lacks())) {
+        if let Some(local) = one.local.clone().filter(|_| has_ended && !is_kept.unwrap_or(!is_sent && !one.lacks())) {
             kept.push(Kept { local, since: one.since, changed: one.changed });
         }
         if !one.lacks() || has_ended {
@@ -99,7 +101,7 @@ impl World {
         }
         change(&mut one.local);
         one.changed = sequence;
-        if self.flying.iter().any(|flying| flying.request.file == file && flying.request.action != Action::Delete) {
+        if is_sent {
             one.since_sent.get_or_insert(sequence);
         }
         self.dirty.insert(file, one);
@@ -221,7 +223,10 @@ impl World {
     }
 
     fn bounds(&self, dirty: &[Dirty]) -> Bounds {
-        let lacking = dirty.iter().filter(|one| one.lacks() || one.local.is_none()).map(|one| one.since);
+        // What is in progress may bring a state that is not wanted any more.
+        let is_sent = |one: &Dirty| self.flying.iter().any(|flying| flying.request.file == one.file);
+        let lacking = dirty.iter().filter(|one| one.lacks() || one.local.is_none() || is_sent(one));
+        let lacking = lacking.map(|one| one.since);
         let left = dirty.iter().flat_map(|one| &one.leftovers).map(|left| left.since);
         let first = lacking.chain(left).min();
         let epoch_end = first.and_then(|first| self.epoch_ends.range(first..).next().copied());
@@ -240,15 +245,31 @@ impl World {
                 Some(kept) => kept.since = view.since,
                 None => one.since = view.since,
             }
-            let is_sent = |kept: &Kept| {
-                let there = one.base.as_ref().map(|base| (&base.key, base.content, base.attributes));
-                there == Some((&kept.local.key, kept.local.content, kept.local.attributes))
-            };
-            while kept.first().is_some_and(is_sent) {
-                kept.remove(0);
-            }
+            self.drop_sent(*file);
         }
         changed
+    }
+
+    /// Takes away what ended epochs had of a file and the bucket has now.
+    fn drop_sent(&mut self, file: FileNumber) {
+        let Some(one) = self.dirty.get(&file) else { return };
+        let there = one.base.as_ref().map(|base| (&base.key, base.content, base.attributes));
+        let is_sent = |kept: &Kept| there == Some((&kept.local.key, kept.local.content, kept.local.attributes));
+        let kept = self.kept.entry(file).or_default();
+        while kept.first().is_some_and(is_sent) {
+            kept.remove(0);
+        }
+    }
+
+    /// A request that was to bring another state came to nothing.
+    fn drop_all_sent(&mut self) {
+        let files: Vec<_> = self.dirty.keys().copied().collect();
+        for file in files {
+            if self.flying.iter().all(|flying| flying.request.file != file) {
+                self.drop_sent(file);
+                self.sort(file);
+            }
+        }
     }
 
     fn local(&self, file: FileNumber) -> &Local {
@@ -289,6 +310,7 @@ impl World {
     }
 
     pub(crate) fn begin(&mut self, count: usize) {
+        self.drop_all_sent();
         let mut dirty: Vec<_> = self.dirty.values().map(|one| self.next_of(one)).collect();
         dirty.sort_by_key(|one| one.file);
         let flying: Vec<_> = self.flying.iter().map(|flying| flying.request.clone()).collect();
