@@ -54,6 +54,24 @@ fn an_object_whose_directory_was_renamed_is_not_changed_under_its_old_key() {
 }
 
 #[test]
+fn a_directory_that_was_renamed_takes_no_attributes_under_its_old_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = sides(folder.path());
+    let tree = |side: &Arc<Volume>| Mount::open(Arc::clone(side), "b", "", MountOptions::default()).unwrap();
+    let (here, there) = (tree(&one), tree(&other));
+    let made = here.make_directory(here.root(), &plain("a"), &NEW).unwrap();
+    let adopt = |value: &str| {
+        let xattrs = [(b"user.x".to_vec(), value.as_bytes().to_vec())];
+        wait(one.adopt_attributes("b", "a/", made.ino, &xattrs)).unwrap();
+    };
+    adopt("first");
+    wait(other.rename("b", "a/", "c/", &WriteCondition::None)).unwrap();
+    adopt("second");
+    assert!(matches!(there.lookup(there.root(), &plain("a")), Err(PosixError::NotFound)));
+    assert_eq!(there.lookup(there.root(), &plain("c")).unwrap().ino, made.ino);
+}
+
+#[test]
 fn a_delete_marker_below_an_object_in_a_new_directory_is_not_the_only_one() {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = sides(folder.path());
