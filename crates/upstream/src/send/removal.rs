@@ -153,12 +153,12 @@ impl Sender {
     /// Whether an object with the ETag that the rows know under the key is the one that they know.
     pub(super) fn is_known(&self, key: &str, there: &Described) -> bool {
         let files = self.tracked.files.lock();
-        let mut objects = files.table.with_key(key).into_iter().filter_map(|ino| files.table.get(ino)?.object.as_ref());
-        objects.all(|object| {
-            let known = (object.write_id.as_str(), object.modified);
-            object.key != key
-                || object.etag != there.etag
-                || is_same_object(known, write_id_of(there), written_ms(&there.headers))
+        let (written_by, written_ms) = (write_id_of(there), written_ms(&there.headers));
+        files.table.with_key(key).into_iter().filter_map(|ino| files.table.get(ino)).all(|file| {
+            let own = file.object.iter().map(|own| (&own.key, &own.etag, &own.write_id, own.modified));
+            let left = file.dirty.leftovers.iter().map(|left| (&left.key, &left.etag, &left.write_id, left.modified));
+            let mut same = own.chain(left).filter(|(of, etag, ..)| *of == key && **etag == there.etag);
+            same.all(|(.., id, modified)| is_same_object((id, modified), written_by, written_ms))
         })
     }
 }
