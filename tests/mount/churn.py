@@ -44,6 +44,7 @@ SOON = ["limits.quarantine_time=1", "limits.check_interval=1", "lifecycle.day_se
 # What a server counts and what must stay nothing.
 NEVER = ("check_findings", "quarantine_disputed_total", "reclaim_damaged_runs_total", "reclaim_failed_total")
 LIFE_SECONDS = (8, 12)
+PORT_TRIES = 3
 START_SECONDS = 120
 # A run of this many seconds must have moved and removed something.
 PROOF_SECONDS = 10
@@ -85,6 +86,13 @@ class Server:
         self.totals, self.last = {}, {}
 
     def start(self):
+        for _ in range(PORT_TRIES):
+            if self.start_once():
+                return
+        raise Wrong(f"no mount: {self.said()}")
+
+    def start_once(self):
+        """False if another program took one of the free ports before the server did."""
         self.port, self.admin = free_port(), free_port()
         command = [self.args.binary, "serve", "--data", self.data, "--address", f"127.0.0.1:{self.port}"]
         command += ["--admin-address", f"127.0.0.1:{self.admin}", "--mount", f"{churn_worker.BUCKET}={self.mount}"]
@@ -98,9 +106,12 @@ class Server:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         deadline = time.monotonic() + START_SECONDS
         while not os.path.ismount(self.mount):
+            if self.process.poll() is not None and "Address already in use" in self.said()[-400:]:
+                return False
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise Wrong(f"no mount: {self.said()}")
             time.sleep(0.05)
+        return True
 
     def said(self):
         return (self.folder / "log").read_text(errors="replace")[-3000:]

@@ -155,6 +155,7 @@ pub fn probe(bytes: &[u8]) {
         uploads,
         honoured: parking_lot::Mutex::default(),
         conflicts: parking_lot::Mutex::default(),
+        awaits_answer: false,
     };
     let Ok(found) = run(sender.probe_now()) else { return };
     let named = found.named().expect("it has answered");
