@@ -155,10 +155,12 @@ impl File {
         self.give_up(self.kept.len())
     }
 
-    /// What waits for a state that is not sent waits for the next one (W3).
+    /// What waits for a state that is not sent waits for the next one (W3). A file that was removed has none: its removal is of
+    /// the epoch in which it was removed, and no earlier one waits for it (W6).
     fn give_up(&mut self, count: usize) -> Vec<UpstreamKept> {
         let gone: Vec<UpstreamKept> = self.kept.drain(..count).collect();
-        if let Some(first) = gone.first() {
+        let has_next = !self.kept.is_empty() || self.dirty.name.is_some();
+        if let Some(first) = gone.first().filter(|_| has_next) {
             let next = self.kept.first_mut().map_or(&mut self.dirty.since, |kept| &mut kept.since);
             *next = first.since.min(*next);
         }
@@ -262,4 +264,22 @@ impl File {
 
 fn leftover(left: &UpstreamLeftover) -> plan::Leftover {
     plan::Leftover { key: left.key.clone(), etag: left.etag.clone(), since: left.since }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Once the epoch waited for the removal, and the removal for the end of the epoch.
+    #[test]
+    fn a_removed_file_lacks_what_it_held_no_longer_when_that_is_given_up() {
+        let dirty = UpstreamDirty { since: 4, changed: 4, ..UpstreamDirty::default() };
+        let mut file = File::new(None, dirty, Duration::ZERO);
+        let (key, headers) = ("d/b".to_owned(), Vec::new());
+        let kept =
+            UpstreamKept { key, since: 1, changed: 2, size: 1, content: 1, attributes: 1, has_bytes: false, headers };
+        file.kept.push(kept);
+        assert_eq!((file.lacking_since(), file.give_up_kept().len()), (1, 1));
+        assert_eq!(file.lacking_since(), 4);
+    }
 }
