@@ -161,7 +161,9 @@ impl Sender {
             Err(error) => return self.postponed(request, &error.to_string(), false),
         };
         self.tracked.answered();
-        let own = there.filter(|there| self.is_unknown_own(request, there));
+        // A copy that is set aside has the metadata of its source, and nobody else puts anything there.
+        let is_aside = request.key.starts_with(&self.tracked.files.lock().paths.temporary_directory());
+        let own = there.filter(|there| is_aside || self.is_unknown_own(request, there));
         let mut files = self.tracked.files.lock();
         files.note_recent(&request.key);
         let ended = |file: &mut File| (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
