@@ -5,17 +5,15 @@
 
 use std::fs;
 use std::future::Future;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use margay_client::client::ListQuery;
-use margay_client::upstream::{Grid, Limits, Source, StateOf, Upstream, Wanted};
+use margay_client::upstream::{Grid, StateOf, Upstream, Wanted};
 use margay_client::{ClientError, Condition};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
@@ -24,11 +22,9 @@ use tokio::runtime::Runtime;
 mod fuse;
 mod server;
 
-use server::far::World;
+use server::far::{Body, PART_BYTES, World, upstream_of};
 use server::proxy::Proxy;
 use server::{Server, metric};
-
-const PART_BYTES: u64 = 8 << 20;
 
 /// A client of one server.
 struct Client {
@@ -38,19 +34,9 @@ struct Client {
     prefix: &'static str,
 }
 
-struct Body(Bytes);
-
-impl Source for Body {
-    fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
-        std::future::ready(Ok(self.0.slice(range.start as usize..range.end as usize)))
-    }
-}
-
 impl Client {
     fn of(server: &Server, prefix: &'static str) -> Client {
-        let target = Arc::new(server.target());
-        let upstream = Upstream::new(target, "bucket", Limits { requests_max: 64, bytes_max: 256 << 20 });
-        Client { upstream, runtime: Runtime::new().unwrap(), prefix }
+        Client { upstream: upstream_of(server), runtime: Runtime::new().unwrap(), prefix }
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {

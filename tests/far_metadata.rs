@@ -4,19 +4,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
 use std::fs;
-use std::future::Future;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
-use margay_client::credentials::Keys;
-use margay_client::upstream::{Described, Grid, Limits, Metadata, Source, StateOf, Upstream, Wanted};
-use margay_client::{Condition, Credentials, KeyChain, Target};
+use margay_client::Condition;
+use margay_client::upstream::{Described, Grid, Metadata, StateOf, Upstream, Wanted};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
@@ -25,22 +21,12 @@ mod fuse;
 mod server;
 
 use server::Server;
-use server::far::World;
-
-const PART_BYTES: u64 = 8 << 20;
+use server::far::{Body, PART_BYTES, World, upstream_of};
 
 /// A client of one server.
 struct Client {
     upstream: Upstream,
     runtime: Runtime,
-}
-
-struct Body(Bytes);
-
-impl Source for Body {
-    fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
-        std::future::ready(Ok(self.0.slice(range.start as usize..range.end as usize)))
-    }
 }
 
 fn metadata(pairs: &[(&'static str, &'static str)]) -> Metadata {
@@ -49,16 +35,7 @@ fn metadata(pairs: &[(&'static str, &'static str)]) -> Metadata {
 
 impl Client {
     fn of(server: &Server) -> Client {
-        let keys = fs::read_to_string(server.data.join("keys")).unwrap();
-        let value = |name: &str| {
-            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split(" = ").nth(1).unwrap().to_owned()
-        };
-        let pair = Credentials { access_key: value("aws_access_key_id"), secret_key: value("aws_secret_access_key") };
-        let address = server.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
-        let target = Target::plain(address, KeyChain::fixed(Keys { pair, session_token: None, expires: None }));
-        let upstream = Upstream::new(Arc::new(target), "bucket", Limits { requests_max: 64, bytes_max: 256 << 20 });
-        Client { upstream, runtime: Runtime::new().unwrap() }
+        Client { upstream: upstream_of(server), runtime: Runtime::new().unwrap() }
     }
 
     fn put(&self, key: &str, body: &'static [u8], pairs: &[(&'static str, &'static str)]) {

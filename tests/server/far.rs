@@ -3,10 +3,16 @@
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use std::fs;
+use std::future::Future;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use margay_client::upstream::{Limits, Source, Upstream};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Server, margay};
@@ -23,6 +29,23 @@ pub(crate) struct Far {
     pub(crate) path: PathBuf,
 }
 
+/// Of an upload by `upstream_of`.
+pub(crate) const PART_BYTES: u64 = 8 << 20;
+
+/// What an upload sends.
+pub(crate) struct Body(pub(crate) Bytes);
+
+impl Source for Body {
+    fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
+        std::future::ready(Ok(self.0.slice(range.start as usize..range.end as usize)))
+    }
+}
+
+/// The bucket of a server, or of a gateway, for another client.
+pub(crate) fn upstream_of(server: &Server) -> Upstream {
+    Upstream::new(Arc::new(server.target()), "bucket", Limits { requests_max: 64, bytes_max: 256 << 20 })
+}
+
 impl World {
     pub(crate) fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
@@ -32,14 +55,9 @@ impl World {
     }
 
     pub(crate) fn command(&self) -> Command {
-        let keys = fs::read_to_string(self.server.data.join("keys")).unwrap();
-        let value = |name: &str| {
-            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split(" = ").nth(1).unwrap().to_owned()
-        };
-        let mut command = margay();
-        command.env("AWS_ACCESS_KEY_ID", value("aws_access_key_id"));
-        command.env("AWS_SECRET_ACCESS_KEY", value("aws_secret_access_key"));
+        let (mut command, keys) = (margay(), self.server.keys());
+        command.env("AWS_ACCESS_KEY_ID", keys.access_key);
+        command.env("AWS_SECRET_ACCESS_KEY", keys.secret_key);
         command.env("AWS_ENDPOINT_URL", &self.server.endpoint);
         command.env("XDG_STATE_HOME", self.folder.path().join("state"));
         command

@@ -73,16 +73,20 @@ impl Server {
         Server { child, data: data.to_owned(), screen, endpoint }
     }
 
-    /// The server, with the keys of its data directory.
-    pub(crate) fn target(&self) -> Target {
+    /// The keys of its data directory.
+    pub(crate) fn keys(&self) -> Credentials {
         let keys = fs::read_to_string(self.data.join("keys")).unwrap();
         let value = |name: &str| {
             let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
             line.split(" = ").nth(1).unwrap().to_owned()
         };
-        let pair = Credentials { access_key: value("aws_access_key_id"), secret_key: value("aws_secret_access_key") };
+        Credentials { access_key: value("aws_access_key_id"), secret_key: value("aws_secret_access_key") }
+    }
+
+    /// The server, with these keys.
+    pub(crate) fn target(&self) -> Target {
         let address = self.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
-        Target::plain(address, pair.into())
+        Target::plain(address, self.keys().into())
     }
 
     pub(crate) fn client(&self, arguments: &[&str]) -> String {

@@ -61,14 +61,10 @@ pub(crate) fn time_of(ask: &Ask) -> Duration {
     if content { CONTENT_TIME_MAX } else { SHORT_TIME_MAX }
 }
 
-/// Whether an attempt failed by something that passes.
-pub(crate) fn is_passing(error: &ClientError) -> bool {
-    error.is_passing()
-}
-
-/// As `is_passing`, of a request that must not be executed a second time: an attempt that may have been is the last one.
+/// As `ClientError::is_passing`, of a request that must not be executed a second time: an attempt that may have been is the last
+/// one.
 pub(crate) fn is_passing_undone(error: &ClientError) -> bool {
-    is_passing(error) && !error.may_be_done()
+    error.is_passing() && !error.may_be_done()
 }
 
 /// Upper limit of the wait after this many attempts.
@@ -148,7 +144,8 @@ mod tests {
             std::future::ready(if status == 200 { Ok(answer) } else { Err(refused(status)) })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let outcome = runtime.block_on(until_done(is_passing, TRIES_MAX, budget, send, |_| std::future::ready(())));
+        let outcome =
+            runtime.block_on(until_done(ClientError::is_passing, TRIES_MAX, budget, send, |_| std::future::ready(())));
         (outcome.map_or_else(|error| error.status().unwrap(), |_| 200), asked.get())
     }
 

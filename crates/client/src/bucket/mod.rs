@@ -81,7 +81,7 @@ impl Bucket {
         let tries_max = retry::CHECK_TRIES_MAX;
         wait_on(self.runtime(), async move {
             let once = || calls.once(&ask);
-            let asked = retry::until_done(retry::is_passing, tries_max, None, once, tokio::time::sleep);
+            let asked = retry::until_done(ClientError::is_passing, tries_max, None, once, tokio::time::sleep);
             let answer = tokio::time::timeout(time_max, asked).await;
             answer.unwrap_or_else(|_| Err(late(&ask, time_max))).map(drop)
         })
@@ -193,7 +193,7 @@ impl Bucket {
     fn wait(&self, ask: Ask, tries_max: u32) -> Result<Answer, ClientError> {
         let calls = Arc::clone(&self.calls);
         wait_on(self.runtime(), async move {
-            retry::until_done(retry::is_passing, tries_max, None, || calls.once(&ask), tokio::time::sleep).await
+            retry::until_done(ClientError::is_passing, tries_max, None, || calls.once(&ask), tokio::time::sleep).await
         })
     }
 }

@@ -223,7 +223,7 @@ impl Upstream {
 
     /// Also returns whether an earlier attempt may have succeeded although its response was lost.
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
-        self.send_while(retry::is_passing, ask).await
+        self.send_while(ClientError::is_passing, ask).await
     }
 
     /// Not again after an attempt that may have succeeded.

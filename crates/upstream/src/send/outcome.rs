@@ -162,7 +162,7 @@ impl Sender {
         };
         self.tracked.answered();
         // A copy that is set aside has the metadata of its source, and nobody else puts anything there.
-        let is_aside = request.key.starts_with(&self.tracked.files.lock().paths.temporary_directory());
+        let is_aside = self.tracked.files.lock().paths.is_temporary(&request.key);
         let own = there.filter(|there| is_aside || self.is_unknown_own(request, there));
         let mut files = self.tracked.files.lock();
         files.note_recent(&request.key);

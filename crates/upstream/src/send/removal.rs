@@ -102,7 +102,7 @@ impl Sender {
     fn doubt(&self, request: &PlannedRequest) -> Option<Doubt> {
         let files = self.tracked.files.lock();
         // Nobody else puts anything under a temporary key.
-        if request.key.starts_with(&files.paths.temporary_directory()) {
+        if files.paths.is_temporary(&request.key) {
             return None;
         }
         let file = files.table.get(Ino(request.file)).filter(|file| file.removal_may_be_done)?;

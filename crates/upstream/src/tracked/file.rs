@@ -127,18 +127,20 @@ impl File {
         self.key.is_some() && self.state.is_some() && !self.has_now()
     }
 
-    /// The first kept state, if the bucket has it and nothing is in progress: a request that was to bring another one failed.
+    /// The first kept state, if the bucket has it.
+    fn first_sent(&self) -> Option<&UpstreamKept> {
+        self.kept.first().filter(|kept| self.is_sent(&kept.key, (kept.content, kept.attributes)))
+    }
+
+    /// As `first_sent`, if nothing is in progress: a request that was to bring another state failed.
     pub(crate) fn sent_kept(&self) -> Option<&UpstreamKept> {
-        let is_sent = |kept: &&UpstreamKept| self.is_sent(&kept.key, (kept.content, kept.attributes));
-        self.kept.first().filter(|_| !self.in_progress).filter(is_sent)
+        self.first_sent().filter(|_| !self.in_progress)
     }
 
     /// Takes away the first kept states that the bucket has.
     pub(crate) fn drop_sent(&mut self) -> Vec<UpstreamKept> {
         let mut sent = Vec::new();
-        while let Some(kept) = self.kept.first()
-            && self.is_sent(&kept.key, (kept.content, kept.attributes))
-        {
+        while self.first_sent().is_some() {
             sent.push(self.kept.remove(0));
         }
         sent
