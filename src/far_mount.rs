@@ -28,7 +28,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, is_of_the_bucket};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl, is_of_the_bucket};
 use margay_volume::Volume;
 use margay_volume::posix::UpstreamSync;
 use tokio::net::TcpListener;
@@ -75,6 +75,7 @@ pub struct FarMount {
     pub metrics_address: Option<String>,
     pub fsync: Fsync,
     pub opens: Opens,
+    pub ttl: Ttl,
 }
 
 /// An opened cache that sends.
@@ -120,7 +121,7 @@ impl FarMount {
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
         let (host, fsync, opens) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync, self.opens);
-        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, opens, parts: PartSizes::default() })
+        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, opens, ttl: self.ttl, parts: PartSizes::default() })
     }
 
     /// `name`: of the bucket, for S3 clients.

@@ -39,6 +39,7 @@ A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links 
 
 With -o fsync=local an s3:// mount's fsync waits for the cache alone, and the bucket gets what was synced in that order.
 With -o open=always its open asks the bucket for the file each time, with open=ttl never; without it (open=3s) when what is known is older than 3 s.
+With -o ttl=SECONDS a listing of a directory counts so long; without it 3 to 60 s, longer each time that nothing had changed.
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const SYNC_EXAMPLES: &str = "Examples:

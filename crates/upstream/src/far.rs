@@ -23,7 +23,7 @@ use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::given::PutHeaders;
 use crate::list::Listing;
-use crate::opens::Opens;
+use crate::opens::{Opens, Ttl};
 use crate::patience::{NotSent, Patience};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
@@ -46,6 +46,7 @@ pub struct FarOptions {
     pub parts: PartSizes,
     pub fsync: Fsync,
     pub opens: Opens,
+    pub ttl: Ttl,
 }
 
 /// What `fsync` waits for.
@@ -88,7 +89,7 @@ impl Far {
     pub fn open(env: Env, engine: Arc<dyn Engine>, options: FarOptions) -> Result<Far, EngineError> {
         let (requests, fetches) = (Arc::new(Requests::begin()?), Arc::new(Requests::begin()?));
         let paths = Paths::below(&options.prefix);
-        let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock))?);
+        let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock), options.ttl)?);
         let objects = Arc::clone(&tracked) as Arc<dyn Objects>;
         let disk = DiskBlocks::open(env.clone(), &options.cache.blocks, options.cache.bytes_max / 2)?;
         let disk = Arc::new(disk);

@@ -21,7 +21,7 @@ use margay_rows::record::Data;
 use margay_volume::{Imported, ImportedKind, Options, Volume};
 
 use crate::list::{Found, Listing, imported, parse_etag};
-use crate::opens::Opens;
+use crate::opens::{Opens, Ttl};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
 use crate::tracked::{Paths, Tracked};
@@ -127,7 +127,7 @@ fn shared() -> &'static (Env, Arc<Volume>, Arc<Requests>) {
 pub fn probe(bytes: &[u8]) {
     let (env, volume, requests) = shared();
     let (upstream, clock) = (scripted(bytes), Arc::clone(&env.clock));
-    let tracked = Tracked::open(Arc::new(Memory::new()), Paths::below("p/"), Arc::clone(&clock));
+    let tracked = Tracked::open(Arc::new(Memory::new()), Paths::below("p/"), Arc::clone(&clock), Ttl::default());
     let tracked = Arc::new(tracked.expect("an engine without rows"));
     let (volume, requests) = (Arc::clone(volume), Arc::clone(requests));
     let uploads = Uploads::read(&*tracked.below).expect("an engine without rows");

@@ -37,6 +37,6 @@ mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest, is_of_the_bucket};
 pub use self::far::{CacheOptions, Far, FarOptions, Fsync};
-pub use self::opens::Opens;
+pub use self::opens::{Opens, Ttl};
 pub use self::patience::NotSent;
 pub use self::send::PartSizes;

@@ -1,6 +1,32 @@
-//! How old what is known may be when a file is opened, and when a name is not here.
+//! How old what is known may be: when a file is opened or a name is not here, and when a directory is looked at.
 //!
 //! Not here:   when that is looked at (refresh), how old it is (tracked/ages).
+
+use std::time::Duration;
+
+/// How long a listing counts: longer each time that nothing had changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl Default for Ttl {
+    fn default() -> Ttl {
+        Ttl { least: Duration::from_secs(3), most: Duration::from_secs(60) }
+    }
+}
+
+impl Ttl {
+    /// A day.
+    pub const SECONDS_MAX: u64 = 86_400;
+
+    /// Always the same time, of a second at least.
+    pub fn fixed(seconds: u64) -> Option<Ttl> {
+        let time = Duration::from_secs(seconds);
+        (1..=Ttl::SECONDS_MAX).contains(&seconds).then_some(Ttl { least: time, most: time })
+    }
+}
 
 /// What `open` asks the bucket for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

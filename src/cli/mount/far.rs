@@ -12,7 +12,7 @@ use margay_client::ClientError;
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
-use margay_upstream::{Fsync, Opens};
+use margay_upstream::{Fsync, Opens, Ttl};
 use tokio::runtime::Runtime;
 
 use super::cache_limits;
@@ -52,6 +52,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     mount.metrics_address.clone_from(&args.metrics_address);
     mount.fsync = options.fsync.unwrap_or_default();
     mount.opens = options.opens.unwrap_or_default();
+    mount.ttl = options.ttl.unwrap_or_default();
     runtime.block_on(mount.run(&env, Some((&path, &choice)), None))
 }
 
@@ -130,9 +131,9 @@ pub(super) fn begin(
     let cache_bytes_max = cache_limits::size(cache_size)?;
     cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
     let connection = settings.connection;
-    let (fsync, opens) = (Fsync::default(), Opens::default());
+    let (fsync, opens, ttl) = (Fsync::default(), Opens::default(), Ttl::default());
     let metrics_address = None;
-    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address, fsync, opens }, runtime))
+    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address, fsync, opens, ttl }, runtime))
 }
 
 /// The bucket and the directory of its cache.

@@ -73,6 +73,7 @@ pub(in crate::cli) fn run(upstream: &str, args: &FarArgs, server: &ServerArgs) -
     far.metrics_address.clone_from(&settings.admin_address);
     far.fsync = options.fsync.unwrap_or_default();
     far.opens = options.opens.unwrap_or_default();
+    far.ttl = options.ttl.unwrap_or_default();
     let gateway = Gateway { settings: Settings { connection, ..settings }, bucket };
     let mount = mount.as_ref().map(|(path, choice)| (path.as_path(), choice));
     runtime.block_on(far.run(&env, mount, Some(&gateway)))

@@ -1,12 +1,12 @@
-//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; `fsync=` and
-//! `open=`, which only such a mount has.
+//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; `fsync=`, `open=` and
+//! `ttl=`, which only such a mount has.
 //!
 //! Why:        a line of fstab has no flags.
 //! Not here:   options of the mount itself (mounts::options).
 
 use std::path::PathBuf;
 
-use margay_upstream::{Fsync, Opens};
+use margay_upstream::{Fsync, Opens, Ttl};
 
 use super::parse_size;
 use crate::backup_location::StoreArgs;
@@ -23,6 +23,8 @@ pub(super) struct StoreOptions {
     pub fsync: Option<Fsync>,
     /// `-o open=always`.
     pub opens: Option<Opens>,
+    /// `-o ttl=SECONDS`.
+    pub ttl: Option<Ttl>,
 }
 
 impl StoreOptions {
@@ -70,6 +72,12 @@ impl StoreOptions {
                 self.opens.get_or_insert(opens);
                 return Ok(true);
             }
+            "ttl" => {
+                let refused = || Failure::usage(format!("{word}: seconds, from 1 to {}", Ttl::SECONDS_MAX));
+                let ttl = value.parse().ok().and_then(Ttl::fixed).ok_or_else(refused)?;
+                self.ttl.get_or_insert(ttl);
+                return Ok(true);
+            }
             _ => return Ok(false),
         };
         text.get_or_insert_with(|| value.to_owned());
@@ -78,12 +86,11 @@ impl StoreOptions {
 
     /// Refuses them where no store is named.
     pub(super) fn expect_none(&self) -> Result<(), Failure> {
-        let is_of_far = self.fsync.is_some() || self.opens.is_some();
+        let is_of_far = self.fsync.is_some() || self.opens.is_some() || self.ttl.is_some();
         if self.cache.is_none() && self.cache_size.is_none() && !is_of_far && !self.store.is_given() {
             return Ok(());
         }
-        let flags =
-            "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca, -o fsync= and -o open=";
+        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca, -o fsync=, -o open= and -o ttl=";
         Err(Failure::usage(format!("{flags} belong to s3://BUCKET/PREFIX")))
     }
 
@@ -108,6 +115,9 @@ impl StoreOptions {
         if let Some(opens) = self.opens {
             flags.extend(["-o".to_owned(), format!("open={}", opens.name())]);
         }
+        if let Some(ttl) = self.ttl {
+            flags.extend(["-o".to_owned(), format!("ttl={}", ttl.least.as_secs())]);
+        }
         flags
     }
 }
@@ -118,15 +128,17 @@ mod tests {
 
     #[test]
     fn words_of_the_store_are_told_from_those_of_the_mount() {
-        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local,open=always";
+        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local,open=always,ttl=30";
         let mut words: Vec<String> = text.split(',').map(str::to_owned).collect();
         let flag = StoreArgs { region: Some("us".to_owned()), ..StoreArgs::default() };
         let flags = StoreOptions { store: flag, ..StoreOptions::default() };
         let options = flags.take(&mut words).unwrap();
         assert_eq!(words, ["_netdev", "ro", "x-systemd.requires=a.service"]);
-        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local -o open=always";
+        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local -o open=always -o ttl=30";
         assert_eq!(options.flags().join(" "), expected);
-        for wrong in ["cache_size=much", "fsync=never", "open=sometimes", "open="] {
+        for wrong in
+            ["cache_size=much", "fsync=never", "open=sometimes", "open=", "ttl=0", "ttl=-1", "ttl=1.5", "ttl=86401"]
+        {
             assert!(StoreOptions::default().take(&mut vec![wrong.to_owned()]).is_err(), "{wrong}");
         }
         assert!(options.expect_none().is_err() && StoreOptions::default().expect_none().is_ok());

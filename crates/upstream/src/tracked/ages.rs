@@ -2,10 +2,10 @@
 //!
 //! Why:        other programs change the bucket, and nobody tells.
 //! Invariants: G1 one comparison of a directory at a time; meanwhile others use what is here.
-//!             G2 a listing counts for longer each time that nothing had changed.
-//!             G3 a directory that is empty here is removed by a listing of up to `AGE_MAX`. What others put there meanwhile stays:
+//!             G2 a listing counts for longer each time that nothing had changed, within what `Ttl` says.
+//!             G3 a directory that is empty here is removed by a listing of up to `EMPTY_AGE_MAX`. What others put there meanwhile stays:
 //!                removing a directory removes its own object alone, and the next listing above shows theirs.
-//!             G4 what is opened was seen within `AGE_MIN`: by a listing of its directory, where that has at most as many pages as files
+//!             G4 what is opened was seen within `RECENT`: by a listing of its directory, where that has at most as many pages as files
 //!                were opened within `OPENS_WITHIN`, else by a HEAD.
 //!             G5 of a name that is not here, the absence counts for as long as what is opened does; then it is asked for, as G4 says.
 //!                While this mount makes many files in a directory, what is asked for their names stays below a hundredth of them,
@@ -23,16 +23,19 @@ use margay_env::Clock;
 use margay_rows::Ino;
 use parking_lot::Mutex;
 
-/// How long a listing counts at least, and at most.
-const AGE_MIN: Duration = Duration::from_secs(3);
-const AGE_MAX: Duration = Duration::from_secs(60);
+use crate::opens::Ttl;
+
+/// What was seen within this time counts for whoever opens a file.
+const RECENT: Duration = Duration::from_secs(3);
+/// For the removal of an empty directory.
+const EMPTY_AGE_MAX: Duration = Duration::from_secs(60);
 /// So long a removal takes, once it was begun.
 const REMOVAL: Duration = Duration::from_secs(1);
 
 /// Files that are opened within this time share a listing.
 const OPENS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A directory in which so many files were made here within `AGE_MIN` is being filled.
+/// A directory in which so many files were made here within `RECENT` is being filled.
 const FILLED_FROM: usize = 4;
 /// Files that were made there pay for one page of a listing.
 const MADE_PER_PAGE: usize = 100;
@@ -88,7 +91,7 @@ impl Listed {
 
     fn is_being_filled(&self, now: Duration) -> bool {
         let first = self.made_at.front().filter(|_| self.made_at.len() == FILLED_FROM);
-        first.is_some_and(|first| now.saturating_sub(*first) < AGE_MIN)
+        first.is_some_and(|first| now.saturating_sub(*first) < RECENT)
     }
 
     /// Whether a listing costs no more than single requests, for one more after this many.
@@ -100,12 +103,13 @@ impl Listed {
 #[derive(Debug)]
 pub(crate) struct Ages {
     clock: Arc<dyn Clock>,
+    ttl: Ttl,
     listed: Mutex<HashMap<Ino, Listed>>,
 }
 
 impl Ages {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Ages {
-        Ages { clock, listed: Mutex::default() }
+    pub(super) fn new(clock: Arc<dyn Clock>, ttl: Ttl) -> Ages {
+        Ages { clock, ttl, listed: Mutex::default() }
     }
 
     /// Whether the caller must compare it with the bucket now. After a start every directory is old.
@@ -134,7 +138,7 @@ impl Ages {
         let mut listed = self.listed.lock();
         let Some(one) = listed.get_mut(&directory).filter(|one| one.age > Duration::ZERO) else { return };
         let old = now.saturating_sub(one.at);
-        if old < AGE_MAX {
+        if old < EMPTY_AGE_MAX {
             one.age = one.age.max(old + REMOVAL);
         }
     }
@@ -145,10 +149,10 @@ impl Ages {
         let mut listed = self.listed.lock();
         let Some(one) = listed.get_mut(&directory) else { return };
         let age = match differed {
-            Some(true) => AGE_MIN,
+            Some(true) => self.ttl.least,
             // It was compared before it was old, to open a file.
             _ if now.saturating_sub(one.at) < one.age => one.age,
-            _ => (one.age * 2).clamp(AGE_MIN, AGE_MAX),
+            _ => (one.age * 2).clamp(self.ttl.least, self.ttl.most),
         };
         let made_at = std::mem::take(&mut one.made_at);
         *one = Listed { pages: one.pages, made_at, ..Listed::new(now, age) };
@@ -157,7 +161,7 @@ impl Ages {
     /// The comparison that ended had no answer: the next one is due when the bucket has one.
     pub(crate) fn unanswered(&self, directory: Ino) {
         if let Some(one) = self.listed.lock().get_mut(&directory) {
-            (one.age, one.is_unanswered) = (AGE_MIN, true);
+            (one.age, one.is_unanswered) = (self.ttl.least, true);
         }
     }
 
@@ -175,13 +179,13 @@ impl Ages {
     /// It was listed as a whole.
     pub(crate) fn was_listed(&self, directory: Ino, pages: usize) {
         let at = self.clock.monotonic();
-        self.listed.lock().insert(directory, Listed { pages, ..Listed::new(at, AGE_MIN) });
+        self.listed.lock().insert(directory, Listed { pages, ..Listed::new(at, self.ttl.least) });
     }
 
     /// It was made or moved here.
     pub(super) fn made(&self, directory: Ino) {
         let at = self.clock.monotonic();
-        self.listed.lock().entry(directory).or_insert(Listed::new(at, AGE_MIN));
+        self.listed.lock().entry(directory).or_insert(Listed::new(at, self.ttl.least));
     }
 
     /// A listing has so many pages.
@@ -196,7 +200,7 @@ impl Ages {
         let now = self.clock.monotonic();
         let mut listed = self.listed.lock();
         let Some(one) = listed.get_mut(&directory).filter(|one| one.age > Duration::ZERO) else { return false };
-        let is_young = |at: Duration| now.saturating_sub(at) < AGE_MIN;
+        let is_young = |at: Duration| now.saturating_sub(at) < RECENT;
         one.asked.retain(|(_, at)| is_young(*at));
         is_young(one.at) || one.asked.iter().any(|(asked, _)| *asked == file)
     }
@@ -235,7 +239,7 @@ impl Ages {
         let now = self.clock.monotonic();
         let mut listed = self.listed.lock();
         let Some(one) = listed.get_mut(&directory) else { return false };
-        let is_young = |at: Duration| now.saturating_sub(at) < AGE_MIN;
+        let is_young = |at: Duration| now.saturating_sub(at) < RECENT;
         one.missed.retain(|(_, at)| is_young(*at));
         let is_known =
             one.age > Duration::ZERO && is_young(one.at) || one.missed.iter().any(|(missed, _)| missed == name);
@@ -272,7 +276,7 @@ impl Ages {
         let now = self.clock.monotonic();
         let listed = self.listed.lock();
         let Some(one) = listed.get(&directory) else { return Duration::ZERO };
-        let young = (one.at + AGE_MIN).saturating_sub(now).max(ABSENCE_KEPT);
+        let young = (one.at + RECENT).saturating_sub(now).max(ABSENCE_KEPT);
         young.min((one.at + one.age).saturating_sub(now))
     }
 
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn what_does_not_change_is_compared_ever_more_seldom() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         let directory = Ino(5);
         assert!(ages.begin(directory) && !ages.begin(directory), "one at a time");
         for (seconds, differed) in
@@ -312,10 +316,26 @@ mod tests {
     }
 
     #[test]
+    fn with_a_time_that_was_set_listings_count_so_long() {
+        let clock = Arc::new(SimClock::new(Timestamp(0)));
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::fixed(10).unwrap());
+        let directory = Ino(5);
+        ages.was_listed(directory, 1);
+        for differed in [Some(false), Some(false), Some(true), None] {
+            clock.advance(Duration::from_millis(9_999));
+            assert!(!ages.begin(directory), "{differed:?}");
+            clock.advance(Duration::from_millis(1));
+            assert!(ages.begin(directory), "{differed:?}");
+            assert!(!ages.was_seen(directory, Ino(6)), "what is opened has a time of its own");
+            ages.ended(directory, differed);
+        }
+    }
+
+    #[test]
     fn a_name_is_missing_only_if_a_listing_that_counts_says_so() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
         clock.advance(Duration::from_secs(100));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         let answers = |age| Contact { last_answer: Some(Duration::from_secs(age)), silent: None };
         let silence = Silence { since: Duration::from_secs(1), error: None };
         let silent = Contact { silent: Some(silence), ..answers(5) };
@@ -323,7 +343,7 @@ mod tests {
         assert!(ages.doubts(directory, &silent) && !ages.doubts(directory, &answers(9)), "never listed here");
         ages.was_listed(directory, 1);
         assert!(!ages.doubts(directory, &silent), "it still counts");
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(ages.doubts(directory, &silent) && !ages.doubts(directory, &answers(9)));
         assert!(ages.begin(directory));
         clock.advance(Duration::from_secs(2));
@@ -332,7 +352,7 @@ mod tests {
         ages.ended(directory, None);
         ages.unanswered(directory);
         assert!(ages.doubts(directory, &answers(0)), "nothing was seen");
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(ages.begin(directory));
         ages.ended(directory, Some(false));
         assert!(!ages.doubts(directory, &silent));
@@ -341,12 +361,12 @@ mod tests {
     #[test]
     fn files_are_asked_for_until_a_listing_costs_no_more() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         let (small, large) = (Ino(5), Ino(6));
         ages.was_listed(small, 1);
         ages.was_listed(large, 3);
         assert!(ages.was_seen(small, Ino(10)) && ages.was_seen(large, Ino(10)), "they were just listed");
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(!ages.was_seen(small, Ino(10)) && ages.begin_for_open(small) && !ages.begin_for_open(small));
         for file in [10, 11] {
             assert!(!ages.was_seen(large, Ino(file)) && !ages.begin_for_open(large));
@@ -356,19 +376,19 @@ mod tests {
         assert!(ages.begin_for_open(large), "the third file costs as many requests as pages");
         ages.ended(large, Some(false));
         assert!(ages.was_seen(large, Ino(12)));
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(!ages.was_seen(large, Ino(10)) && !ages.begin_for_open(large), "those of before are forgotten");
     }
 
     #[test]
     fn names_that_are_missed_cost_a_hundredth_of_the_files_that_are_made() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         let (small, large) = (Ino(5), Ino(6));
         ages.was_listed(small, 1);
         ages.was_listed(large, 3);
         assert!(ages.is_absent(small, "a") && ages.is_absent(large, "a"), "they were just listed");
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(!ages.is_absent(small, "a"));
         assert_eq!([ages.begin_for_missed(small), ages.begin_for_missed(small)], [Miss::Compare, Miss::Ask]);
         ages.ended(small, Some(false));
@@ -381,7 +401,7 @@ mod tests {
         }
         assert_eq!(ages.begin_for_missed(large), Miss::Compare, "the third name costs as many requests as pages");
         ages.ended(large, Some(false));
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(!ages.is_absent(large, "a"), "those of before are forgotten");
         (1..FILLED_FROM).for_each(|_| ages.filled(large));
         assert!(!ages.is_absent(large, "a"), "a few files are no load");
@@ -391,23 +411,23 @@ mod tests {
         assert!(!ages.is_absent(large, "a"), "they pay for a listing");
         assert_eq!([ages.begin_for_missed(large), ages.begin_for_missed(large)], [Miss::CompareApart, Miss::Absent]);
         ages.ended(large, Some(false));
-        clock.advance(AGE_MIN);
+        clock.advance(RECENT);
         assert!(!ages.is_absent(large, "a"), "it is filled no more");
     }
 
     #[test]
     fn a_kernel_keeps_an_absence_for_a_short_time() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         let directory = Ino(5);
         assert_eq!(ages.absence_left(directory), Duration::ZERO);
         ages.was_listed(directory, 1);
         ages.ended(directory, Some(false));
-        assert_eq!(ages.absence_left(directory), AGE_MIN);
-        clock.advance(AGE_MIN);
+        assert_eq!(ages.absence_left(directory), RECENT);
+        clock.advance(RECENT);
         ages.ended(directory, Some(false));
         clock.advance(Duration::from_secs(1));
-        assert_eq!(ages.absence_left(directory), AGE_MIN - Duration::from_secs(1));
+        assert_eq!(ages.absence_left(directory), RECENT - Duration::from_secs(1));
         clock.advance(Duration::from_secs(3));
         assert_eq!(ages.absence_left(directory), ABSENCE_KEPT, "the listing counts for longer");
         clock.advance(Duration::from_secs(2));
@@ -417,7 +437,7 @@ mod tests {
     #[test]
     fn a_removal_takes_an_older_listing() {
         let clock = Arc::new(SimClock::new(Timestamp(0)));
-        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let ages = Ages::new(Arc::clone(&clock) as Arc<dyn Clock>, Ttl::default());
         for (seconds, is_known, begins) in [(59, true, false), (60, true, true), (59, false, true)] {
             let directory = Ino(seconds * 2 + u64::from(is_known));
             if is_known {

@@ -56,6 +56,7 @@ use tokio::sync::Notify;
 use self::changes::{Changed, changes_of, is_empty};
 use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
+use crate::opens::Ttl;
 use crate::runtime::is_of_requests;
 use crate::silence::is_told;
 use crate::told::Told;
@@ -132,7 +133,12 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     /// Reads what is dirty and what is not listed.
-    pub(crate) fn open(below: Arc<dyn Engine>, paths: Paths, clock: Arc<dyn Clock>) -> Result<Tracked, EngineError> {
+    pub(crate) fn open(
+        below: Arc<dyn Engine>,
+        paths: Paths,
+        clock: Arc<dyn Clock>,
+        ttl: Ttl,
+    ) -> Result<Tracked, EngineError> {
         let mut unlisted = HashSet::new();
         visit_rows(&*below, &key::all_upstream_unlisted(), |key, _| {
             unlisted.insert(key::parse_upstream(key)?);
@@ -148,7 +154,7 @@ impl Tracked {
             wake: Notify::new(),
             answers: AtomicU64::new(0),
             broken: OnceLock::new(),
-            ages: Ages::new(clock),
+            ages: Ages::new(clock, ttl),
             told: Told::default(),
             lister: OnceLock::new(),
             volume: OnceLock::new(),

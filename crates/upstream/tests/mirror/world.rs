@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -166,7 +166,17 @@ impl Cache {
         let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (prefix, host, fsync, parts) = (prefix.to_owned(), "here".to_owned(), self.fsync, self.parts());
-        let options = FarOptions { upstream, prefix, id: self.id(), host, cache, parts, fsync, opens: self.opens };
+        let options = FarOptions {
+            upstream,
+            prefix,
+            id: self.id(),
+            host,
+            cache,
+            parts,
+            fsync,
+            opens: self.opens,
+            ttl: Ttl::default(),
+        };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
         let options = Options {
             peers: Some(far.peers()),
