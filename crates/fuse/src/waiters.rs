@@ -4,6 +4,8 @@
 //!             requests wait together, the more of them share one sync.
 //! Invariants: T1 there are at most so many threads as were asked for; further work is queued.  T2 no work is dropped.
 //!             T3 work that panics ends alone: its thread goes on with the next.
+//!             T4 the thread that became idle last works next: its stack and its heap are in the processor's caches, and threads
+//!                that a burst needed end though work goes on.
 //! Locking:    one lock over the queue, held for one step.
 //! Not here:   the work itself.
 
@@ -27,13 +29,13 @@ type Work = Box<dyn FnOnce() + Send>;
 struct State {
     line: VecDeque<Work>,
     threads: usize,
-    idle: usize,
+    /// What wakes each idle thread, the last one at the end (T4).
+    idle: Vec<Arc<Condvar>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    ready: Condvar,
 }
 
 #[derive(Clone)]
@@ -58,16 +60,16 @@ impl Waiters {
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.state.lock();
         state.line.push_back(Box::new(work));
-        if state.idle >= state.line.len() {
+        if let Some(idle) = state.idle.pop() {
             drop(state);
-            self.shared.ready.notify_one();
+            idle.notify_one();
             return;
         }
         if state.threads >= self.threads_max {
             return;
         }
         state.threads += 1;
-        assert!(state.threads <= self.threads_max && state.idle < state.threads, "threads are counted (T1)");
+        assert!(state.threads <= self.threads_max, "threads are counted (T1)");
         let shared = Arc::clone(&self.shared);
         if std::thread::Builder::new().name("fuse-wait".to_owned()).spawn(move || shared.serve()).is_ok() {
             return;
@@ -86,6 +88,7 @@ impl Waiters {
 
 impl Shared {
     fn serve(&self) {
+        let woken = Arc::new(Condvar::new());
         let mut state = self.state.lock();
         loop {
             if let Some(work) = state.line.pop_front() {
@@ -95,13 +98,17 @@ impl Shared {
                 state = self.state.lock();
                 continue;
             }
-            state.idle += 1;
-            let late = self.ready.wait_for(&mut state, IDLE_MAX).timed_out();
-            state.idle -= 1;
-            if late && state.line.is_empty() {
-                assert!(state.idle < state.threads, "a thread that ends is not idle (T1)");
-                state.threads -= 1;
-                return;
+            state.idle.push(Arc::clone(&woken));
+            woken.wait_for(&mut state, IDLE_MAX);
+            // Whoever wakes a thread has taken it out. It ends if nobody did.
+            let unused = state.idle.iter().position(|idle| Arc::ptr_eq(idle, &woken));
+            if let Some(unused) = unused {
+                state.idle.remove(unused);
+                if state.line.is_empty() {
+                    assert!(state.idle.len() < state.threads, "a thread that ends is not idle (T1)");
+                    state.threads -= 1;
+                    return;
+                }
             }
         }
     }
@@ -134,6 +141,32 @@ mod tests {
         done.sort_unstable();
         assert_eq!(done, (0..1000).collect::<Vec<_>>());
         assert!(waiters.shared.state.lock().threads <= THREADS_MAX);
+    }
+
+    #[test]
+    fn the_thread_that_became_idle_last_works_next() {
+        let waiters = Waiters::new(2);
+        let becomes_idle = |count| {
+            while waiters.shared.state.lock().idle.len() < count {
+                std::thread::yield_now();
+            }
+        };
+        let (release, releases): (Vec<_>, Vec<_>) = (0..2).map(|_| std::sync::mpsc::channel::<()>()).unzip();
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = |wait: Option<std::sync::mpsc::Receiver<()>>| {
+            let tell = tell.clone();
+            waiters.run(move || {
+                tell.send(std::thread::current().id()).unwrap();
+                wait.map(|wait| wait.recv());
+            });
+            told.recv().unwrap()
+        };
+        let threads: Vec<_> = releases.into_iter().map(|wait| work(Some(wait))).collect();
+        release[1].send(()).unwrap();
+        becomes_idle(1);
+        release[0].send(()).unwrap();
+        becomes_idle(2);
+        assert_eq!(work(None), threads[0]);
     }
 
     #[test]
