@@ -74,6 +74,9 @@ impl Sender {
         if there.is_none() {
             self.check_gone(from).await?;
         }
+        if *from != request.key && self.was_made(request).await? {
+            return Ok(false);
+        }
         if self.is_far(request.file)? {
             let follows = self.follow(request, Some((from, there.as_ref())))?;
             if let Some(there) = there.as_ref().filter(|_| !follows) {
@@ -90,6 +93,14 @@ impl Sender {
             self.show(from, there);
         }
         Ok(true)
+    }
+
+    /// Whether a copy was made whose answer was lost: then it does not matter what became of its source since.
+    async fn was_made(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
+        let there = self.upstream.describe(&request.key).await?;
+        let is_aside = matches!(request.action, Action::SetAside { .. });
+        let is_own = |id: &str| is_aside || id == self.write_id(request);
+        Ok(there.is_some_and(|there| is_own(write_id_of(&there)) || self.is_unknown_own(request, &there)))
     }
 
     async fn check_target(&self, request: &PlannedRequest) {

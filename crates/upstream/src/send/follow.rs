@@ -68,7 +68,7 @@ impl Sender {
         let (since, changed) = (file.dirty.since, file.dirty.changed);
         let dirty = UpstreamDirty { name: Some((directory, name.clone())), since, changed, ..UpstreamDirty::default() };
         // What is left of the old one under other keys is removed.
-        (file.dirty.name, file.key, file.state) = (None, None, None);
+        file.lose_name();
         file.removal_may_be_done = true;
         rows.push((key::upstream_dirty(ino), Some(file.dirty.encode())));
         if found.is_some() {

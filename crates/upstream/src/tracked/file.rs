@@ -157,6 +157,13 @@ impl File {
         self.give_up(self.kept.len())
     }
 
+    /// It goes here because it went in the bucket: its removal is of its last change, and no earlier epoch waits for it (W6).
+    pub(crate) fn lose_name(&mut self) {
+        assert!(self.kept.is_empty(), "what was kept of it is given up first");
+        (self.dirty.name, self.key, self.state) = (None, None, None);
+        self.dirty.since = self.dirty.changed;
+    }
+
     /// What waits for a state that is not sent waits for the next one (W3). A file that was removed has none: its removal is of
     /// the epoch in which it was removed, and no earlier one waits for it (W6).
     fn give_up(&mut self, count: usize) -> Vec<UpstreamKept> {
@@ -271,6 +278,17 @@ fn leftover(left: &UpstreamLeftover) -> plan::Leftover {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As below, where somebody else removed it.
+    #[test]
+    fn a_file_that_lost_its_name_lacks_what_was_changed_last() {
+        let dirty =
+            UpstreamDirty { name: Some((Ino(1), "a".to_owned())), since: 1, changed: 2, ..UpstreamDirty::default() };
+        let mut file = File::new(None, dirty, Duration::ZERO);
+        assert_eq!(file.lacking_since(), 1);
+        file.lose_name();
+        assert_eq!((file.lacking_since(), file.is_removal()), (2, true));
+    }
 
     /// Once the epoch waited for the removal, and the removal for the end of the epoch.
     #[test]

@@ -409,3 +409,26 @@ fn a_copy_that_is_done_and_said_to_have_failed_is_there_once() {
     world.flush();
     assert_eq!(bodies(&store), pairs(&[("c", "same")]));
 }
+
+/// Once it went here, and then its copy there, which was its last.
+#[test]
+fn a_copy_whose_answer_was_lost_stays_when_its_source_is_removed() {
+    for replaced in [false, true] {
+        let (store, world, cache) = listed(41, &[("a", b"first")]);
+        store.script(|method, key, _| (*method == Method::PUT && key == "b").then_some(Fault::FailedInBody));
+        world.rename("a", "b", RenameMode::Replace).unwrap();
+        cache.clock().jump(Duration::from_secs(5));
+        wait("it is copied", || world.far.backlog().failing > 0);
+        if replaced {
+            store.put("a", b"theirs")
+        } else {
+            store.remove("a")
+        };
+        store.script(|_, _, _| None);
+        cache.clock().jump(Duration::from_secs(60));
+        world.flush();
+        let there = if replaced { pairs(&[("a", "theirs"), ("b", "first")]) } else { pairs(&[("b", "first")]) };
+        assert_eq!(bodies(&store), there);
+        assert_eq!(here(&world), there);
+    }
+}
