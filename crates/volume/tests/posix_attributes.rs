@@ -197,6 +197,34 @@ fn access_lists_and_rights_are_in_step() {
     tree.clean();
 }
 
+/// As `cp -a` makes a file: what it has written is not published when it sets owner, times and the list.
+#[test]
+fn access_lists_and_rights_of_a_file_that_is_being_written_are_in_step() {
+    let tree = Tree::new();
+    let flags = OpenFlags { write: true, exclusive: true, ..OpenFlags::default() };
+    let (made, handle) = tree.mount.create(tree.root(), &plain("f"), &NewFile { rights: 0o600, ..NEW }, flags).unwrap();
+    let change = |rights| AttributeChange { rights, uid: Some(7), ..AttributeChange::default() };
+    let list = |value: &[u8], kill| tree.mount.set_xattr(made.ino, ACCESS, value, SetXattr::Any, kill).unwrap();
+    let plain_list = acl(&[(1, 6, 0), (4, 4, 0), (32, 4, 0)]);
+    tree.mount.write(&handle, 0, b"12345", false).unwrap();
+    tree.mount.set_attributes(made.ino, &change(None)).unwrap();
+    list(&plain_list, false);
+    assert_eq!(tree.at("f").unwrap().rights, 0o644);
+    tree.mount.flush(&handle).unwrap();
+    let after = tree.at("f").unwrap();
+    assert_eq!((after.rights, after.uid), (0o644, 7));
+    tree.mount.write(&handle, 0, b"1", false).unwrap();
+    list(&named(7, 6, 5, 4, 0), false);
+    tree.mount.set_attributes(made.ino, &change(Some(0o2624))).unwrap();
+    assert_eq!(tree.mount.get_xattr(made.ino, ACCESS).unwrap(), named(6, 6, 5, 2, 4));
+    list(&plain_list, true);
+    tree.mount.flush(&handle).unwrap();
+    assert_eq!(tree.at("f").unwrap().rights, 0o644);
+    assert!(matches!(tree.mount.get_xattr(made.ino, ACCESS), Err(PosixError::NoAttribute)));
+    tree.mount.release(handle).unwrap();
+    tree.clean();
+}
+
 #[test]
 fn default_lists_are_inherited_and_the_umask_is_not() {
     let tree = Tree::new();

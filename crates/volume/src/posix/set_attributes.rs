@@ -7,11 +7,13 @@
 //! Not here:   the size of a file (resize).
 
 use margay_env::Timestamp;
+use margay_meta::Committed;
 use margay_rows::record::entry::MODE_RIGHTS;
 use margay_rows::record::{DirectoryEntry, FileEntry};
 use margay_rows::{Ino, key};
 
 use crate::draft::Draft;
+use crate::entry::Located;
 use crate::posix::acl::{self, RIGHTS_BITS};
 use crate::posix::api::{AttributeChange, Attributes, PosixError, SetTime};
 use crate::posix::attempt::Attempt;
@@ -91,12 +93,17 @@ impl Mount {
             if let Some(located) = &located {
                 self.check_unlocked(&located.file)?;
             }
-            let Some(located) = located.filter(|_| !opened.as_ref().is_some_and(|opened| opened.differs)) else {
-                if opened.is_none() {
-                    return Err(PosixError::Stale.into());
-                }
+            let differs = opened.as_ref().is_some_and(|opened| opened.differs);
+            let Some(located) = located.as_ref().filter(|_| !differs) else {
+                let Some(opened) = opened else { return Err(PosixError::Stale.into()) };
+                let done = match &located {
+                    Some(located) if change.rights.is_some() && located.file.xattrs => {
+                        Some(self.list_follows(located, new_mode(opened.file.mode, change))?)
+                    }
+                    _ => None,
+                };
                 self.change_opened(ino, |file| apply(file, change, now));
-                return Ok((None, None));
+                return Ok((None, done));
             };
             let mut file = located.file.clone();
             apply(&mut file, change, now);
@@ -111,6 +118,19 @@ impl Mount {
             // Not read again: another process may have moved the file since.
             Ok((Some(self.file_attributes(&file)), Some(done)))
         })
+    }
+
+    /// The access list of an open file that gets this mode when it is published: the row has both at once.
+    fn list_follows(&self, located: &Located, mode: u32) -> Result<Committed, Attempt> {
+        let mut file = located.file.clone();
+        file.mode = file.mode & !RIGHTS_BITS | mode & RIGHTS_BITS;
+        let mut draft = Draft::default();
+        draft.assert_version(located.row_key.clone(), located.version);
+        self.draft_list(&mut draft, file.ino, file.mode)?;
+        draft.put(located.row_key.clone(), file.encode().value);
+        let done = self.commit(draft)?;
+        self.row_changed(&file, done.version);
+        Ok(done)
     }
 
     /// Drafts that the access list of a file follows its mode. The row with the mode changes whenever the list does, so

@@ -47,6 +47,22 @@ impl Change<'_> {
             _ => Ok(()),
         }
     }
+
+    /// The list that it sets; `None`: it sets none, or removes it.
+    fn list(&self) -> Result<Option<Acl>, PosixError> {
+        let list = self.value.map(|value| Acl::decode(value).ok_or(PosixError::Invalid)).transpose()?;
+        Ok(list.filter(|list| !list.is_empty()))
+    }
+
+    /// A mode after an access list was set.
+    fn follow(&self, list: Option<&Acl>, mode: &mut u32) {
+        if let Some(list) = list {
+            *mode = *mode & !RIGHTS_BITS | list.rights();
+        }
+        if self.kill_set_group_id {
+            *mode &= !SET_GROUP_ID;
+        }
+    }
 }
 
 fn check_name(name: &[u8]) -> Result<(), PosixError> {
@@ -167,8 +183,22 @@ impl Mount {
             self.check_unlocked(&located.file)?;
             let (file, done) = self.change_of_file(&located, change, one)?;
             self.row_changed(&file, done.version);
+            self.opened_follows(ino, change, &file)?;
             Ok(((), Some(done)))
         })
+    }
+
+    /// A file with unpublished changes has a mode of its own, which the next publish puts into the row (A3).
+    fn opened_follows(&self, ino: Ino, change: &Change<'_>, row: &FileEntry) -> Result<(), PosixError> {
+        if change.name != acl::ACCESS || !self.opened(ino).is_some_and(|opened| opened.differs) {
+            return Ok(());
+        }
+        let list = change.list()?;
+        self.change_opened(ino, |file| {
+            change.follow(list.as_ref(), &mut file.mode);
+            file.changed = file.changed.max(row.changed);
+        });
+        Ok(())
     }
 
     fn change_of_directory(&self, ino: Ino, change: &Change<'_>, one: &mut Try) -> Result<Committed, Attempt> {
@@ -245,15 +275,9 @@ impl Mount {
         let is_there = self.volume.get(&row, &mut one.seen)?.is_some();
         let mut kept = change.value.map(<[u8]>::to_vec);
         if change.name == acl::ACCESS || change.name == acl::DEFAULT {
-            let list = change.value.map(|value| Acl::decode(value).ok_or(PosixError::Invalid)).transpose()?;
-            let list = list.filter(|list| !list.is_empty());
+            let list = change.list()?;
             if change.name == acl::ACCESS {
-                if let Some(list) = &list {
-                    *mode = *mode & !RIGHTS_BITS | list.rights();
-                }
-                if change.kill_set_group_id {
-                    *mode &= !SET_GROUP_ID;
-                }
+                change.follow(list.as_ref(), mode);
             }
             kept = list.filter(|list| change.name == acl::DEFAULT || list.is_extended()).map(|list| list.encode());
         } else {
