@@ -92,6 +92,7 @@ fn a_bucket_that_does_not_answer_is_told() {
     let shown = status(&world, "s3://bucket/sub");
     assert!(shown["waiting"]["files"] == 0 && shown["connection"]["answers"] == true, "{shown}");
     assert!(shown["honoured"]["replace"] == true && shown["path"] == place, "{shown}");
+    assert!(shown["store"]["name"] == "margay" && shown["open"] == "3s" && shown["fsync"] == "upstream", "{shown}");
     assert!(
         shown["requests"]["limit"].is_u64() && shown["requests"]["limit"] == shown["requests"]["limit_max"],
         "{shown}"

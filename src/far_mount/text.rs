@@ -151,7 +151,11 @@ pub fn status(status: &Value, names: bool) -> String {
         line("process", format!("none runs{next}"));
         return out;
     }
-    line("store", honoured(&status["honoured"]));
+    if let Some(told) = opens(status) {
+        line("open", told.to_owned());
+    }
+    line("store", store(&status["store"]));
+    line("conditions", honoured(&status["honoured"]));
     match status["lists_attributes"].as_bool() {
         Some(true) => line("listings", "have the attributes of files".to_owned()),
         Some(false) => {
@@ -196,14 +200,34 @@ fn served(status: &Value) -> String {
     }
 }
 
-/// What `fsync` waits for, if that is not the bucket or was not.
+/// What `open` asks for; `None`: of a process that does not tell.
+fn opens(status: &Value) -> Option<&'static str> {
+    Some(match status["open"].as_str()? {
+        "ttl" => "asks for nothing until the listing of the directory is old (open=ttl)",
+        "always" => "asks the bucket for each file (open=always)",
+        _ => "asks the bucket where the listing is older than 3 s (open=3s)",
+    })
+}
+
+/// Who answers.
+fn store(told: &Value) -> String {
+    let Some(told) = told.as_object() else { return "has not answered yet".to_owned() };
+    match (told["name"].as_str(), told["server"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(server)) => format!("unknown S3 store (it calls itself {server:?})"),
+        (None, None) => "unknown S3 store".to_owned(),
+    }
+}
+
+/// What `fsync` waits for; `None`: of a cache that nobody has open.
 fn fsync(status: &Value) -> Option<String> {
     let syncs = number(&status["waiting"], "syncs");
     let next = "; the bucket gets";
     let order = if syncs > 0 { format!("{next} {} one after the other", count(syncs, "sync")) } else { String::new() };
-    match status["fsync"] == "local" {
-        true => Some(format!("waits for the cache alone{order}")),
-        false => (syncs > 0).then(|| format!("waits for the bucket{order}")),
+    match status["fsync"].as_str() {
+        Some("local") => Some(format!("waits for the cache alone{order}")),
+        Some(_) => Some(format!("waits for the bucket{order}")),
+        None => (syncs > 0).then(|| format!("waits for the bucket{order}")),
     }
 }
 
@@ -219,17 +243,17 @@ fn requests(flow: &Value) -> Option<String> {
 
 fn honoured(known: &Value) -> String {
     let Some(known) = known.as_object() else {
-        return "has not told yet which conditions it honours: each key is asked for before it is changed".to_owned();
+        return "not known yet: each key is asked for before it is changed".to_owned();
     };
     let names = |wanted: bool| {
         let some: Vec<&str> = known.iter().filter(|(_, is)| **is == wanted).map(|(name, _)| name.as_str()).collect();
         some.join(", ")
     };
     match (names(true), names(false)) {
-        (yes, no) if no.is_empty() => format!("honours conditions of: {yes}"),
+        (yes, no) if no.is_empty() => format!("honoured: {yes}"),
         (yes, no) => {
             let yes = if yes.is_empty() { "none".to_owned() } else { yes };
-            format!("honours conditions of: {yes}; ignores those of: {no} (each key is asked for before)")
+            format!("honoured: {yes}; ignored: {no} (each key is asked for before)")
         }
     }
 }
@@ -270,7 +294,8 @@ mod tests {
             "source": "s3://b/p", "endpoint": "http://h", "cache": "/c", "path": "/m", "mounted": true, "process": 7,
             "began": "2026-11-26T10:00:00Z", "uptime_seconds": 300, "health": "ok",
             "conflicts": ["a.conflict-20261122T101500Z-h"],
-            "honoured": { "create": true, "remove": false }, "lists_attributes": false,
+            "honoured": { "create": true, "remove": false }, "open": "3s", "fsync": "upstream",
+            "store": { "name": null, "server": "nginx" }, "lists_attributes": false,
             "connection": { "answers": false, "offline_since": "2026-11-26T10:01:00Z", "offline_seconds": 240, "error": "refused" },
             "waiting": { "files": 2, "bytes": 1536, "in_progress": 1, "bytes_per_second": 1024, "left_seconds": 2,
                          "oldest_since": "2026-11-26T10:00:30Z" },
@@ -289,7 +314,10 @@ mod tests {
         assert_eq!(lines[3].trim(), "ask for rights");
         for line in [
             "waiting       2 files, 1.5 KiB to send, 1.0 KiB/s, about 2 s left",
-            "store         honours conditions of: create; ignores those of: remove (each key is asked for before)",
+            "fsync         waits for the bucket",
+            "open          asks the bucket where the listing is older than 3 s (open=3s)",
+            "store         unknown S3 store (it calls itself \"nginx\")",
+            "conditions    honoured: create; ignored: remove (each key is asked for before)",
             "listings      have no attributes: each file is asked for when its directory is listed",
             "requests      5 in progress, 8 at most: the store answers that it is too busy, otherwise 64",
             "process       7, up since 2026-11-26T10:00:00Z (5 min)",

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use margay_client::upstream::{Flow, Meter, Upstream};
+use margay_client::upstream::{Flow, Meter, StoreName, Upstream};
 use margay_env::Env;
 use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
@@ -248,6 +248,11 @@ impl Far {
         self.options.fsync
     }
 
+    /// What `open` asks the bucket for.
+    pub fn opens(&self) -> Opens {
+        self.options.opens
+    }
+
     /// Blocks until the bucket has what the volume had at the call, of one file or of all; `progress` is told now and then
     /// and ends the wait with false. Of one file its content, its attributes and its name are waited for; of all also that
     /// nothing is left under an old name.
@@ -352,6 +357,11 @@ impl Far {
     /// Requests in progress, and how many may be.
     pub fn flow(&self) -> Flow {
         self.options.upstream.flow()
+    }
+
+    /// Who answers; `None`: it has not answered yet.
+    pub fn store(&self) -> Option<&StoreName> {
+        self.options.upstream.store()
     }
 
     /// The conditions that the store honours; `None`: it has not answered yet.

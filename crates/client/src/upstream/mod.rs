@@ -3,7 +3,7 @@
 //! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
 //!             limited.
 //! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata,
-//!             `listed` reads a page's metadata, `meter` counts requests, `way` is how they get there.
+//!             `listed` reads a page's metadata, `meter` counts requests, `way` is how they get there, `store` names who answers.
 //! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
 //!             U2 a request that waits for its retry holds no slot.
 //!             U3 a range that was read is of one state of the object, and its ETag is returned.
@@ -15,11 +15,12 @@ mod meter;
 mod multipart;
 mod objects;
 mod room;
+mod store;
 mod way;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub use self::multipart::{OpenUpload, PartOf, Source};
 pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
 pub use self::room::{Flow, Held, Limits};
+pub use self::store::StoreName;
 use self::way::Way;
 pub use self::way::{Carried, Carrier};
 use crate::calls::{Calls, late};
@@ -55,6 +57,8 @@ struct Inner {
     room: Room,
     budget: Budget,
     meter: Meter,
+    /// By its first answer.
+    store: OnceLock<StoreName>,
 }
 
 impl std::fmt::Debug for Upstream {
@@ -106,7 +110,7 @@ impl Upstream {
     fn by(way: Way, bucket: &str, limits: Limits) -> Upstream {
         let (bucket, room) = (bucket.to_owned(), Room::new(limits));
         let meter = Meter::new(Env::real().clock);
-        Upstream(Arc::new(Inner { way, bucket, room, budget: Budget::default(), meter }))
+        Upstream(Arc::new(Inner { way, bucket, room, budget: Budget::default(), meter, store: OnceLock::new() }))
     }
 
     /// The bucket and its store, for people.
@@ -117,6 +121,11 @@ impl Upstream {
     /// Counters of all its requests.
     pub fn meter(&self) -> &Meter {
         &self.0.meter
+    }
+
+    /// Who answers; `None`: it has not answered with success yet.
+    pub fn store(&self) -> Option<&StoreName> {
+        self.0.store.get()
     }
 
     /// Requests in progress, and how many may be.
@@ -243,6 +252,9 @@ impl Upstream {
             let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
             let outcome = inner.way.once(ask).await;
             begun.ended(&outcome);
+            if let Ok(answer) = &outcome {
+                inner.store.get_or_init(|| StoreName::told(&answer.headers, inner.way.place()));
+            }
             let status = outcome.as_ref().map_or_else(ClientError::status, |_| Some(200));
             // A connection that broke says nothing.
             if let Some(status) = status {

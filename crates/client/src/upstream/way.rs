@@ -39,6 +39,14 @@ impl Way {
         }
     }
 
+    /// Host and region; empty: nobody knows.
+    pub(super) fn place(&self) -> (&str, &str) {
+        match self {
+            Way::Connections(calls) => (&calls.target().host, &calls.target().region),
+            Way::Carrier(_) => ("", ""),
+        }
+    }
+
     pub(super) async fn pause(&self, length: Duration) {
         match self {
             Way::Connections(_) => tokio::time::sleep(length).await,
