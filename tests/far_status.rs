@@ -263,6 +263,8 @@ fn conflicts_are_known_after_a_restart() {
         "{all}"
     );
     assert_eq!(server::metric(&world.folder.path().join("cache"), "margay_far_conflicts_total"), 1);
+    let log = fs::read_to_string(world.folder.path().join("log")).unwrap();
+    assert!(!log.contains("\"ERROR\""), "{log}");
     done(&world, &["unmount", &place]);
     drop(far);
     let far = world.mount_at("cache", &proxy.endpoint);

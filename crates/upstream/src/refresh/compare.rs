@@ -1,7 +1,8 @@
 //! What differs between a name here and in the bucket.
 //!
 //! Why:        a copy of an object onto itself, as `chmod` of another mount is, keeps its ETag: only its time tells.
-//! Invariants: C1 what is dirty or just written does not differ: the bucket gets it.
+//! Invariants: C1 what is dirty or just written does not differ: the bucket gets it. Neither does a directory in the place of a file
+//!                that was just removed: MinIO lists an object as one for a moment while it goes.
 //!             C2 attributes differ only if the object has neither those that were listed nor those with which the file would be
 //!                sent.
 //! Not here:   when somebody looks (refresh), what is entered (list).
@@ -52,9 +53,12 @@ impl Listing {
         there: Option<&Listed>,
     ) -> Result<Option<Difference>, String> {
         let object_key = format!("{path}{name}");
-        let is_touched = match name.ends_with('/') {
-            true => touched.range(object_key.clone()..).next().is_some_and(|key| key.starts_with(&object_key)),
-            false => touched.contains(&object_key),
+        let is_touched = match object_key.strip_suffix('/') {
+            Some(file) => {
+                let below = touched.range(object_key.clone()..).next();
+                touched.contains(file) || below.is_some_and(|key| key.starts_with(&object_key))
+            }
+            None => touched.contains(&object_key),
         };
         if is_touched {
             return Ok(None);

@@ -52,10 +52,9 @@ impl Sender {
             let mut files = self.tracked.files.lock();
             let ino = Ino(file);
             let gone = files.table.edit(ino, File::give_up_kept).unwrap_or_default();
-            if let Some(last) = gone.last() {
-                tracing::warn!(key = last.key, "its order is lost: what is here now is sent alone");
-                writes.extend(files.table.get(ino).map(|file| dirty_write(ino, file)));
-            }
+            let Some(last) = gone.last() else { return };
+            tracing::warn!(key = last.key, "its order is lost: what is here now is sent alone");
+            writes.extend(files.table.get(ino).map(|file| dirty_write(ino, file)));
             let names = draft_gone(ino, &gone, &mut writes);
             if let Err(error) = commit(&*self.tracked.below, writes) {
                 tracing::error!(%error, "kept states could not be removed");

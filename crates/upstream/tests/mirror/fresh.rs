@@ -83,14 +83,18 @@ fn what_is_only_here_stays() {
     world.write("", "written", 0, b"mine").unwrap();
     world.write("", "made", 0, b"mine").unwrap();
     store.put("open", b"theirs");
+    // As if its object were going.
+    store.put("gone/below", b"2");
     cache.clock().jump(LATER);
     assert_eq!(lines(&world), ["made mine", "open 1", "there 1", "written mine"]);
     world.mount.release(open).unwrap();
     store.set_reachable(true);
     world.flush();
     cache.clock().jump(LATER);
-    assert_eq!(lines(&world), ["made mine", "open theirs", "there 1", "written mine"]);
-    assert_eq!(keys(&in_bucket(&store)), ["made 644 4", "open 0 6", "there 644 1", "written 644 4"]);
+    let there = ["gone/ ", "gone/below 2", "made mine", "open theirs", "there 1", "written mine"];
+    assert_eq!(lines(&world), there, "what stays is a directory");
+    let sent = ["gone/below 0 1", "made 644 4", "open 0 6", "there 644 1", "written 644 4"];
+    assert_eq!(keys(&in_bucket(&store)), sent);
 }
 
 #[test]
