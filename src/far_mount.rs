@@ -28,7 +28,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_listener::ConnectionLimits;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl, is_of_the_bucket};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl, Writers, is_of_the_bucket};
 use margay_volume::Volume;
 use margay_volume::posix::UpstreamSync;
 use tokio::net::TcpListener;
@@ -76,6 +76,7 @@ pub struct FarMount {
     pub fsync: Fsync,
     pub opens: Opens,
     pub ttl: Ttl,
+    pub writers: Writers,
 }
 
 /// An opened cache that sends.
@@ -120,8 +121,9 @@ impl FarMount {
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        let (host, fsync, opens) = (host.unwrap_or_else(|| "here".to_owned()), self.fsync, self.opens);
-        Ok(FarOptions { upstream, prefix, id, host, cache, fsync, opens, ttl: self.ttl, parts: PartSizes::default() })
+        let (host, parts) = (host.unwrap_or_else(|| "here".to_owned()), PartSizes::default());
+        let (fsync, opens, ttl, writers) = (self.fsync, self.opens, self.ttl, self.writers);
+        Ok(FarOptions { upstream, prefix, id, host, cache, parts, fsync, opens, ttl, writers })
     }
 
     /// `name`: of the bucket, for S3 clients.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_upstream::{Backlog, Far, Fsync, reason};
+use margay_upstream::{Backlog, Far, Fsync, Writers, reason};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -115,6 +115,7 @@ impl Running {
             "served": self.served.as_ref().map(|served| json!({ "endpoint": served.endpoint, "bucket": served.bucket })),
             "read_only": self.mounts.status()[0]["read_only"] == true,
             "fsync": if self.far.fsync() == Fsync::Local { "local" } else { "upstream" },
+            "writers": if self.far.writers() == Writers::One { "one" } else { "many" },
             "open": self.far.opens().name(),
             "began": iso(self.begun.1),
             "uptime_seconds": self.uptime().as_secs(),

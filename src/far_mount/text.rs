@@ -155,7 +155,7 @@ pub fn status(status: &Value, names: bool) -> String {
         line("open", told.to_owned());
     }
     line("store", store(&status["store"]));
-    line("conditions", honoured(&status["honoured"]));
+    line("conditions", honoured(&status["honoured"], status["writers"] == "one"));
     match status["lists_attributes"].as_bool() {
         Some(true) => line("listings", "have the attributes of files".to_owned()),
         Some(false) => {
@@ -241,10 +241,12 @@ fn requests(flow: &Value) -> Option<String> {
     Some(format!("{} in progress, {limit} at most{busy}", number(flow, "in_progress")))
 }
 
-fn honoured(known: &Value) -> String {
-    let Some(known) = known.as_object() else {
-        return "not known yet: each key is asked for before it is changed".to_owned();
+fn honoured(known: &Value, is_alone: bool) -> String {
+    let asked = match is_alone {
+        true => "no key is asked for before it is changed: writers=one",
+        false => "each key is asked for before it is changed",
     };
+    let Some(known) = known.as_object() else { return format!("not known yet: {asked}") };
     let names = |wanted: bool| {
         let some: Vec<&str> = known.iter().filter(|(_, is)| **is == wanted).map(|(name, _)| name.as_str()).collect();
         some.join(", ")
@@ -253,7 +255,7 @@ fn honoured(known: &Value) -> String {
         (yes, no) if no.is_empty() => format!("honoured: {yes}"),
         (yes, no) => {
             let yes = if yes.is_empty() { "none".to_owned() } else { yes };
-            format!("honoured: {yes}; ignored: {no} (each key is asked for before)")
+            format!("honoured: {yes}; ignored: {no} ({asked})")
         }
     }
 }
@@ -317,7 +319,7 @@ mod tests {
             "fsync         waits for the bucket",
             "open          asks the bucket where the listing is older than 3 s (open=3s)",
             "store         unknown S3 store (it calls itself \"nginx\")",
-            "conditions    honoured: create; ignored: remove (each key is asked for before)",
+            "conditions    honoured: create; ignored: remove (each key is asked for before it is changed)",
             "listings      have no attributes: each file is asked for when its directory is listed",
             "requests      5 in progress, 8 at most: the store answers that it is too busy, otherwise 64",
             "process       7, up since 2026-11-26T10:00:00Z (5 min)",

@@ -1,6 +1,6 @@
-"""Nothing is lost on the way to a far bucket: python3 tests/goals/far_nothing_lost.py [--kills N] [--offline-minutes N] [--writers N] [--seed N]
+"""Nothing is lost on the way to a far bucket: python3 tests/goals/far_nothing_lost.py [--kills N] [--offline-minutes N] [--writers N] [--seed N] [--store HOST:PORT]
 
-The store is one margay server behind a network that can be broken (broken_network.py). Writers create, replace, overwrite, append, rename,
+The store is one margay server, or with --store another program, behind a network that can be broken (broken_network.py). Writers create, replace, overwrite, append, rename,
 remove and sync files and directories of a far mount, and keep a manifest of what was acknowledged (manifest.py). The goals:
   kills     the mount's process is killed at random moments; in turns the server too, or all connections are cut. After each kill the bucket
             alone has everything that was acknowledged, and the mount shows a state that the writer had. At the end all is read again by S3 and
@@ -36,15 +36,17 @@ HIDDEN = (".margay-tmp/", ".margay/")
 class Bucket:
     """What a third client sees, straight at the server."""
 
-    def __init__(self, server):
-        self.server, self.connection = server, None
+    def __init__(self, server, keys):
+        self.server, self.keys, self.connection = server, keys, None
 
     def ask(self, method, path, query="", body=b""):
         for last in [False, True]:
             try:
                 self.connection = self.connection or http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
                 target = path + ("?" + query if query else "")
-                self.connection.request(method, target, body, sign.headers(method, self.server.host, path, query, ACCESS, SECRET))
+                access, secret, region = self.keys.values()
+                headers = sign.headers(method, self.server.host, path, query, access, secret, region)
+                self.connection.request(method, target, body, headers)
                 answer = self.connection.getresponse()
                 return answer.status, answer.read()
             except (OSError, http.client.HTTPException):
@@ -52,7 +54,7 @@ class Bucket:
                 if last:
                     raise
 
-    def keys(self):
+    def all_keys(self):
         found, after = [], ""
         while True:
             more = "&start-after=" + urllib.parse.quote(after, safe="") if after else ""
@@ -67,9 +69,25 @@ class Bucket:
 
     def tree(self):
         """All files of the bucket."""
-        keys = [key for key in self.keys() if not key.endswith("/") and not key.startswith(HIDDEN)]
+        keys = [key for key in self.all_keys() if not key.endswith("/") and not key.startswith(HIDDEN)]
         answers = {key: self.ask("GET", f"/{BUCKET}/{key}") for key in keys}
         return {key: body for key, (status, body) in answers.items() if status == 200}
+
+
+class Foreign:
+    """A store of another program, which nobody here starts or kills."""
+
+    def __init__(self, host):
+        self.host, self.port = host, int(host.rsplit(":", 1)[1])
+
+    def start(self):
+        return self
+
+    def kill(self):
+        pass
+
+    def stop(self):
+        pass
 
 
 class World:
@@ -77,13 +95,17 @@ class World:
 
     def __init__(self, folder, options):
         self.folder, self.count = folder, 0
-        self.server = Server(self.path("data")).start()
-        self.bucket = Bucket(self.server)
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+        if options.store:
+            keys = {name: os.environ.get(name, value) for name, value in keys.items()}
+            self.server = Foreign(options.store)
+        else:
+            self.server = Server(self.path("data")).start()
+        self.bucket = Bucket(self.server, keys)
         self.bucket.ask("PUT", f"/{BUCKET}")
         port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
         self.network = Network(f"127.0.0.1:{port}", self.server.host)
-        keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
         self.environment = os.environ | keys | {"XDG_STATE_HOME": self.path("state")}
         self.where, self.process = self.path("mount"), None
         os.mkdir(self.where)
@@ -224,7 +246,7 @@ def settle(world, faults, when):
     process = world.start(where, cache)
     for writer in world.writers:
         faults.add(f"{when}, through an empty cache", writer.judge_mount(where))
-    odd = [key for key in world.bucket.keys() if ".conflict-" in key or key.startswith(HIDDEN)]
+    odd = [key for key in world.bucket.all_keys() if ".conflict-" in key or key.startswith(HIDDEN)]
     faults.add(when, [f"ODD {key}" for key in odd])
     world.unmount(where, process)
 
@@ -294,7 +316,7 @@ def offline(world, options, faults):
                   f"memory {memory(world.process.pid)} MiB, {status(world)}", flush=True)
     for asker in [*askers, syncer]:
         asker.ended.set()
-    print(f"the network is back; {len(world.bucket.keys())} keys in the bucket", flush=True)
+    print(f"the network is back; {len(world.bucket.all_keys())} keys in the bucket", flush=True)
     world.network.order("pass")
     began = time.monotonic()
     world.parked()
@@ -334,6 +356,8 @@ def main():
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--pause", type=float, help="seconds between two changes of a writer (0; with --offline-minutes 1: what was written is kept in memory)")
     parser.add_argument("--large", type=int, default=24, help="MiB of the largest files")
+    parser.add_argument("--store", metavar="127.0.0.1:PORT",
+                        help=f"a store that runs already and is not killed, with an empty bucket {BUCKET} or none; keys and region as AWS_...")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = parser.parse_args()
     if options.pause is None:

@@ -47,6 +47,17 @@ pub struct FarOptions {
     pub fsync: Fsync,
     pub opens: Opens,
     pub ttl: Ttl,
+    pub writers: Writers,
+}
+
+/// Who changes objects below the prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writers {
+    /// Anybody.
+    #[default]
+    Many,
+    /// This mount alone, as somebody says: where the store ignores conditions, nothing is asked for before it is changed.
+    One,
 }
 
 /// What `fsync` waits for.
@@ -186,6 +197,7 @@ impl Far {
             uploads: Uploads::read(&*self.tracked.below)?,
             honoured: parking_lot::Mutex::default(),
             conflicts: parking_lot::Mutex::default(),
+            writers: self.options.writers,
             awaits_answer: self.is_cut_off.load(Ordering::SeqCst),
         });
         assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
@@ -246,6 +258,11 @@ impl Far {
     /// What `fsync` waits for.
     pub fn fsync(&self) -> Fsync {
         self.options.fsync
+    }
+
+    /// Who changes objects.
+    pub fn writers(&self) -> Writers {
+        self.options.writers
     }
 
     /// What `open` asks the bucket for.

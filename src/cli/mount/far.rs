@@ -12,7 +12,7 @@ use margay_client::ClientError;
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
-use margay_upstream::{Fsync, Opens, Ttl};
+use margay_upstream::{Fsync, Opens, Ttl, Writers};
 use tokio::runtime::Runtime;
 
 use super::cache_limits;
@@ -53,6 +53,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     mount.fsync = options.fsync.unwrap_or_default();
     mount.opens = options.opens.unwrap_or_default();
     mount.ttl = options.ttl.unwrap_or_default();
+    mount.writers = options.writers.unwrap_or_default();
     runtime.block_on(mount.run(&env, Some((&path, &choice)), None))
 }
 
@@ -131,9 +132,11 @@ pub(super) fn begin(
     let cache_bytes_max = cache_limits::size(cache_size)?;
     cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
     let connection = settings.connection;
-    let (fsync, opens, ttl) = (Fsync::default(), Opens::default(), Ttl::default());
+    let (fsync, opens, ttl, writers) = (Fsync::default(), Opens::default(), Ttl::default(), Writers::default());
     let metrics_address = None;
-    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address, fsync, opens, ttl }, runtime))
+    let mount =
+        FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address, fsync, opens, ttl, writers };
+    Ok((mount, runtime))
 }
 
 /// The bucket and the directory of its cache.

@@ -1,12 +1,12 @@
-//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; `fsync=`, `open=` and
-//! `ttl=`, which only such a mount has.
+//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them; `fsync=`, `open=`,
+//! `ttl=` and `writers=`, which only such a mount has.
 //!
 //! Why:        a line of fstab has no flags.
 //! Not here:   options of the mount itself (mounts::options).
 
 use std::path::PathBuf;
 
-use margay_upstream::{Fsync, Opens, Ttl};
+use margay_upstream::{Fsync, Opens, Ttl, Writers};
 
 use super::parse_size;
 use crate::backup_location::StoreArgs;
@@ -25,6 +25,8 @@ pub(super) struct StoreOptions {
     pub opens: Option<Opens>,
     /// `-o ttl=SECONDS`.
     pub ttl: Option<Ttl>,
+    /// `-o writers=one`.
+    pub writers: Option<Writers>,
 }
 
 impl StoreOptions {
@@ -78,6 +80,15 @@ impl StoreOptions {
                 self.ttl.get_or_insert(ttl);
                 return Ok(true);
             }
+            "writers" => {
+                let writers = match value {
+                    "many" => Writers::Many,
+                    "one" => Writers::One,
+                    _ => return Err(Failure::usage(format!("{word}: writers=many or writers=one"))),
+                };
+                self.writers.get_or_insert(writers);
+                return Ok(true);
+            }
             _ => return Ok(false),
         };
         text.get_or_insert_with(|| value.to_owned());
@@ -86,11 +97,11 @@ impl StoreOptions {
 
     /// Refuses them where no store is named.
     pub(super) fn expect_none(&self) -> Result<(), Failure> {
-        let is_of_far = self.fsync.is_some() || self.opens.is_some() || self.ttl.is_some();
+        let is_of_far = self.fsync.is_some() || self.opens.is_some() || self.ttl.is_some() || self.writers.is_some();
         if self.cache.is_none() && self.cache_size.is_none() && !is_of_far && !self.store.is_given() {
             return Ok(());
         }
-        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca, -o fsync=, -o open= and -o ttl=";
+        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing, --ca, -o fsync=, open=, ttl= and writers=";
         Err(Failure::usage(format!("{flags} belong to s3://BUCKET/PREFIX")))
     }
 
@@ -118,6 +129,9 @@ impl StoreOptions {
         if let Some(ttl) = self.ttl {
             flags.extend(["-o".to_owned(), format!("ttl={}", ttl.least.as_secs())]);
         }
+        if self.writers == Some(Writers::One) {
+            flags.extend(["-o".to_owned(), "writers=one".to_owned()]);
+        }
         flags
     }
 }
@@ -128,17 +142,25 @@ mod tests {
 
     #[test]
     fn words_of_the_store_are_told_from_those_of_the_mount() {
-        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local,open=always,ttl=30";
+        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f,fsync=local,open=always,ttl=30,writers=one";
         let mut words: Vec<String> = text.split(',').map(str::to_owned).collect();
         let flag = StoreArgs { region: Some("us".to_owned()), ..StoreArgs::default() };
         let flags = StoreOptions { store: flag, ..StoreOptions::default() };
         let options = flags.take(&mut words).unwrap();
         assert_eq!(words, ["_netdev", "ro", "x-systemd.requires=a.service"]);
-        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local -o open=always -o ttl=30";
+        let expected = "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024 -o fsync=local -o open=always -o ttl=30 -o writers=one";
         assert_eq!(options.flags().join(" "), expected);
-        for wrong in
-            ["cache_size=much", "fsync=never", "open=sometimes", "open=", "ttl=0", "ttl=-1", "ttl=1.5", "ttl=86401"]
-        {
+        for wrong in [
+            "cache_size=much",
+            "fsync=never",
+            "open=sometimes",
+            "open=",
+            "writers=two",
+            "ttl=0",
+            "ttl=-1",
+            "ttl=1.5",
+            "ttl=86401",
+        ] {
             assert!(StoreOptions::default().take(&mut vec![wrong.to_owned()]).is_err(), "{wrong}");
         }
         assert!(options.expect_none().is_err() && StoreOptions::default().expect_none().is_ok());

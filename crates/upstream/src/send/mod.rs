@@ -15,6 +15,7 @@ mod ahead;
 mod conflict;
 mod follow;
 mod kept;
+mod listed;
 mod marker;
 mod outcome;
 mod parts;
@@ -41,6 +42,7 @@ use tokio::task::JoinSet;
 pub(crate) use self::probe::Honoured;
 pub use self::uploads::PartSizes;
 pub(crate) use self::uploads::Uploads;
+use crate::far::Writers;
 use crate::list::Listing;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
@@ -72,6 +74,8 @@ pub(crate) struct Sender {
     pub(crate) honoured: Mutex<Honoured>,
     /// Keys of the volume that hold what was changed here and in the bucket.
     pub(crate) conflicts: Mutex<Vec<String>>,
+    /// Who changes objects.
+    pub(crate) writers: Writers,
     /// The process began without an answer of the bucket: it is waited for (B3 of probe).
     pub(crate) awaits_answer: bool,
 }

@@ -5,6 +5,7 @@
 //! Invariants: B1 what is not known to be honoured is not relied on: the key is asked for before the request. Between the two
 //!                somebody else may change it; nothing better can be had there.
 //!             B2 only temporary keys are written, and removed.
+//!                Where nobody else writes (`writers=one`) it is not asked for.
 //!             B3 a process that begins while the bucket does not answer sends nothing until it does, and asks it first. Until
 //!                then nothing is known to be honoured, and a request without an answer would wait for minutes.
 //! Not here:   what a condition that does not hold leads to (conflict).
@@ -22,6 +23,7 @@ use margay_client::{ClientError, Condition};
 
 use super::Sender;
 use super::request::{Unsent, condition};
+use crate::far::Writers;
 use crate::plan::{Action, PlannedRequest, Required};
 
 /// An ETag that no object of the probe has.
@@ -237,9 +239,14 @@ impl Sender {
         files.touched(beginning, files.now())
     }
 
+    /// Whether nobody here asks for the key of a request before it.
+    pub(super) fn is_left_to_the_store(&self, request: &PlannedRequest) -> bool {
+        self.writers == Writers::One || self.honoured.lock().covers(request)
+    }
+
     /// Whether the key of a request has what the request requires, asked before it where the store does not check that.
     pub(super) async fn holds(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
-        if self.honoured.lock().covers(request) {
+        if self.is_left_to_the_store(request) {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
@@ -247,7 +254,7 @@ impl Sender {
 
     /// As `holds`, of a request that is made by a copy.
     pub(super) async fn holds_for_copy(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
-        if self.honoured.lock().copy {
+        if self.writers == Writers::One || self.honoured.lock().copy {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
@@ -261,7 +268,8 @@ impl Sender {
         request: &PlannedRequest,
     ) -> Result<String, Unsent> {
         let Honoured { is_known, complete, .. } = *self.honoured.lock();
-        if !complete && !is_as_required(&self.upstream, request).await? {
+        let is_asked = !complete && self.writers == Writers::Many;
+        if is_asked && !is_as_required(&self.upstream, request).await? {
             return Err(Unsent::Overtaken);
         }
         if complete || !is_known {

@@ -5,9 +5,10 @@
 //!                the key meanwhile, and they have the same ETag. The same holds when the object under the new key is gone: the
 //!                one who took it may have put its bytes back.
 //!             X2 such a removal of what a rename has left goes only while the file is under its new key.
+//!             X3 where the store ignores the condition, a listing or a HEAD has just shown the object that is meant.
 //! Not here:   when a removal is due (plan), what was changed by others (conflict).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use margay_client::ClientError;
 use margay_client::upstream::{Described, StateOf, Upstream};
@@ -15,8 +16,8 @@ use margay_rows::Ino;
 use margay_rows::record::{UpstreamLeftover, UpstreamObject};
 use tokio::task::JoinSet;
 
-use super::Sender;
 use super::request::{Sent, etag_of};
+use super::{Sender, listed};
 use crate::attributes::{write_id_of, written_ms};
 use crate::plan::PlannedRequest;
 use crate::tracked::File;
@@ -56,7 +57,7 @@ impl Sender {
     }
 
     async fn remove_now(&self, requests: &[PlannedRequest]) {
-        let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
+        let states = requests.iter().map(state_of);
         match self.upstream.delete_objects_once(&states.collect::<Vec<_>>()).await {
             Ok(kept) => {
                 let kept: HashMap<&str, &str> = kept.iter().map(|(key, code)| (key.as_str(), code.as_str())).collect();
@@ -81,11 +82,18 @@ impl Sender {
 
     /// Whether each key has the object that is to be removed, as far as that is not left to the store.
     async fn are_meant(&self, requests: &[PlannedRequest]) -> Vec<(PlannedRequest, Result<Meant, ClientError>)> {
-        let honoured = *self.honoured.lock();
         let (mut asked, mut all) = (JoinSet::new(), Vec::with_capacity(requests.len()));
-        for request in requests {
-            let doubt = self.doubt(request);
-            if doubt.is_none() && honoured.covers(request) {
+        let doubted: Vec<_> = requests.iter().map(|request| (request, self.doubt(request))).collect();
+        let unsure = doubted.iter().filter(|(request, doubt)| doubt.is_none() && !self.is_left_to_the_store(request));
+        let unsure: Vec<_> = unsure.map(|(request, _)| state_of(request)).collect();
+        // What it does not show is asked for, and so is everything if it fails.
+        let seen = if unsure.len() < listed::WORTH {
+            HashSet::new()
+        } else {
+            listed::seen(&self.upstream, unsure).await.unwrap_or_default()
+        };
+        for (request, doubt) in doubted {
+            if doubt.is_none() && (self.is_left_to_the_store(request) || seen.contains(&request.key)) {
                 all.push((request.clone(), Ok(Meant::Remains)));
                 continue;
             }
@@ -110,6 +118,10 @@ impl Sender {
         let left = file.dirty.leftovers.iter().find(|left| left.key == request.key).cloned();
         Some(Doubt { own, left, file_id: self.file_id(Ino(request.file)), has_name })
     }
+}
+
+fn state_of(request: &PlannedRequest) -> StateOf<'_> {
+    StateOf { key: &request.key, etag: etag_of(request) }
 }
 
 async fn meant(upstream: &Upstream, request: &PlannedRequest, doubt: Option<&Doubt>) -> Result<Meant, ClientError> {

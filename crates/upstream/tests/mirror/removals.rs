@@ -150,3 +150,53 @@ fn what_came_back_while_it_was_replaced_is_kept() {
     let found: Vec<String> = bodies(&store).into_iter().map(|(_, body)| body).collect();
     assert_eq!(found, ["first", "second"], "both are kept");
 }
+
+/// A tree of a hundred files in two directories, and one beside them that stays; what the mount has sent is counted from here on.
+fn hundred(cache: Cache) -> (Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    (0..100).for_each(|number| store.put(&format!("{}/f{number:02}", ["d", "e"][number % 2]), b"first"));
+    store.put("d/f", b"stays");
+    store.ignore_conditions();
+    let world = cache.open(&target, "");
+    world.shown();
+    store.wait_probed();
+    (store, world, cache)
+}
+
+/// Without the objects of directories.
+fn files(store: &Store) -> Vec<(String, String)> {
+    bodies(store).into_iter().filter(|(key, _)| !key.ends_with('/')).collect()
+}
+
+fn remove_all(world: &World) {
+    for number in 0..100 {
+        let directory = world.at(["d", "e"][number % 2]).unwrap();
+        world.mount.unlink(directory, &Name::Plain(format!("f{number:02}"))).unwrap();
+    }
+}
+
+#[test]
+fn many_removals_cost_a_listing_where_conditions_are_ignored() {
+    let (store, world, _cache) = hundred(Cache::new(39));
+    store.set_page_keys(40);
+    store.put("d/f50", b"theirs");
+    store.remove("e/f51");
+    let (heads, listings) = (store.heads(), store.listings());
+    remove_all(&world);
+    world.flush();
+    assert_eq!(files(&store), pairs(&[("d/f", "stays"), ("d/f50", "theirs")]));
+    let asked = (store.heads() - heads, store.listings() - listings);
+    assert!(asked.0 < 40 && asked.0 + asked.1 < 60, "{asked:?}");
+}
+
+#[test]
+fn nothing_is_asked_for_where_nobody_else_writes() {
+    let (store, world, _cache) = hundred(Cache::alone(41));
+    let heads = store.heads();
+    remove_all(&world);
+    world.write("", "made", 0, b"mine").unwrap();
+    world.write("d", "f", 0, b"mine").unwrap();
+    world.flush();
+    assert_eq!(files(&store), pairs(&[("d/f", "mines"), ("made", "mine")]));
+    assert_eq!(store.heads() - heads, 0);
+}

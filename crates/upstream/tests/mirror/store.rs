@@ -62,6 +62,8 @@ pub(crate) struct State {
     /// Only those of completions of uploads.
     pub(crate) completes_always: bool,
     lists: Lists,
+    /// Small pages, unless a test says how many keys, so that their seams are tested.
+    page_keys: Option<usize>,
     /// The time, in milliseconds; it goes on with each request.
     now: i64,
     heads: u64,
@@ -169,6 +171,10 @@ impl Store {
 
     pub(crate) fn set_lists(&self, lists: Lists) {
         self.0.lock().unwrap().lists = lists;
+    }
+
+    pub(crate) fn set_page_keys(&self, keys: usize) {
+        self.0.lock().unwrap().page_keys = Some(keys);
     }
 
     /// From now on each state of the bucket is kept.
@@ -420,7 +426,7 @@ impl State {
         }
         let tells = wants && self.lists == Lists::Metadata;
         let (prefix, empty) = (&query["prefix"], String::new());
-        let after = query.get("continuation-token").unwrap_or(&empty);
+        let after = query.get("continuation-token").or(query.get("start-after")).unwrap_or(&empty);
         let mut out = String::from("<ListBucketResult>");
         let (mut count, mut last) = (0, String::new());
         for (key, object) in self.objects.iter().filter(|(key, _)| key.starts_with(prefix.as_str())) {
@@ -432,8 +438,7 @@ impl State {
             if shown <= after.as_str() || shown == last || self.hidden.as_ref() == Some(key) {
                 continue;
             }
-            // Small pages, so that their seams are tested.
-            if count == 3 {
+            if count == self.page_keys.unwrap_or(3) {
                 out += &format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>");
                 break;
             }

@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, PartSizes, Ttl, Writers};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -37,6 +37,7 @@ pub(crate) struct Cache {
     seed: u64,
     fsync: Fsync,
     opens: Opens,
+    writers: Writers,
 }
 
 /// A process.
@@ -81,7 +82,8 @@ impl Clock for Jumping {
 impl Cache {
     pub(crate) fn new(seed: u64) -> Cache {
         let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0), AtomicBool::new(false)));
-        Cache { disk: SimDisk::new(seed), clock, seed, fsync: Fsync::Upstream, opens: Opens::default() }
+        let (fsync, opens, writers) = (Fsync::Upstream, Opens::default(), Writers::Many);
+        Cache { disk: SimDisk::new(seed), clock, seed, fsync, opens, writers }
     }
 
     /// Whose syncs wait for its disk alone.
@@ -92,6 +94,11 @@ impl Cache {
     /// Whose opens ask the bucket so.
     pub(crate) fn opening(seed: u64, opens: Opens) -> Cache {
         Cache { opens, ..Cache::new(seed) }
+    }
+
+    /// Whose mounts are the only writers.
+    pub(crate) fn alone(seed: u64) -> Cache {
+        Cache { writers: Writers::One, ..Cache::new(seed) }
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -166,17 +173,8 @@ impl Cache {
         let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (prefix, host, fsync, parts) = (prefix.to_owned(), "here".to_owned(), self.fsync, self.parts());
-        let options = FarOptions {
-            upstream,
-            prefix,
-            id: self.id(),
-            host,
-            cache,
-            parts,
-            fsync,
-            opens: self.opens,
-            ttl: Ttl::default(),
-        };
+        let (id, opens, ttl, writers) = (self.id(), self.opens, Ttl::default(), self.writers);
+        let options = FarOptions { upstream, prefix, id, host, cache, parts, fsync, opens, ttl, writers };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
         let options = Options {
             peers: Some(far.peers()),

@@ -15,7 +15,7 @@ use margay_env::sim::{SimDisk, SimRandom};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, Ttl};
+use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, Ttl, Writers};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -128,17 +128,8 @@ impl Machine {
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (id, host) = (format!("{}", self.number), format!("h{}", self.number));
         let (prefix, parts, fsync) = (String::new(), SIZES, self.fsync);
-        let options = FarOptions {
-            upstream,
-            prefix,
-            id,
-            host,
-            cache,
-            parts,
-            fsync,
-            opens: Opens::default(),
-            ttl: Ttl::default(),
-        };
+        let (opens, ttl, writers) = (Opens::default(), Ttl::default(), Writers::Many);
+        let options = FarOptions { upstream, prefix, id, host, cache, parts, fsync, opens, ttl, writers };
         // Threads of the engine take random numbers when they come to it.
         let own = Env {
             random: Arc::new(SimRandom::new(seed.wrapping_mul(7919).wrapping_add(number as u64))),

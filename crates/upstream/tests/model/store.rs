@@ -245,7 +245,7 @@ impl Store {
             age => self.older.iter().rev().nth(age - 1).unwrap_or(&self.objects),
         };
         let (prefix, empty) = (&query["prefix"], String::new());
-        let after = query.get("continuation-token").unwrap_or(&empty);
+        let after = query.get("continuation-token").or(query.get("start-after")).unwrap_or(&empty);
         let mut out = String::from("<ListBucketResult>");
         let (mut count, mut last) = (0, String::new());
         for (key, object) in shown_state.iter().filter(|(key, _)| key.starts_with(prefix.as_str())) {
