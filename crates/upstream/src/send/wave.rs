@@ -158,7 +158,8 @@ impl Sender {
             let sent = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress);
             // What is found there ends the wait for a kept state too.
             if let Some(sent) = sent.or_else(|| file.sent_kept().map(|kept| &kept.key)) {
-                let waits = file.failure.is_some() && !planned.is_due;
+                // One of a later epoch is not due: what is of this one may wait for its key.
+                let waits = file.failure.is_some() && !planned.is_due && file.due_at > files.now();
                 let into = if waits { &mut gathered.unsure_later } else { &mut gathered.unsure };
                 into.push(write_to(ino, sent, file.dirty.changed));
             }

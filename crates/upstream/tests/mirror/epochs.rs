@@ -287,3 +287,21 @@ fn a_file_whose_new_name_was_synced_has_there_the_content_of_who_replaced_it() {
     world.flush();
     assert_eq!(texts(&store), pairs(&[("b", "theirs")]));
 }
+
+/// What was moved away again, and went since, is of the later epoch; whether it ever arrived is asked before the first one ends.
+#[test]
+fn a_removal_waits_for_no_question_of_a_later_epoch() {
+    let (store, world, cache) = listed_locally(82, &[("a", b"1"), ("b", b"2")]);
+    store.wait_probed();
+    store.script(|method, key, _| (*method == Method::PUT && key == "a").then_some(Fault::Refused(503, "SlowDown")));
+    world.rename("b", "a", RenameMode::Replace).unwrap();
+    world.mount.sync_directory().unwrap();
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    cache.clock().jump(Duration::from_secs(5));
+    wait("it fails", || world.far.backlog().failing > 0);
+    store.remove("b");
+    store.script(|_, _, _| None);
+    cache.clock().jump(Duration::from_secs(60));
+    world.flush();
+    assert_eq!((texts(&store), world.far.backlog().files), (pairs(&[]), 0));
+}
