@@ -65,6 +65,13 @@ impl ClientError {
         }
     }
 
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            ClientError::Refused(refusal) => Some(&refusal.code),
+            _ => None,
+        }
+    }
+
     /// Whether the server may have executed the request although it failed.
     pub fn may_be_done(&self) -> bool {
         match self {

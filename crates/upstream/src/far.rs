@@ -23,7 +23,7 @@ use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::given::PutHeaders;
 use crate::list::Listing;
-use crate::opens::{Opens, Ttl};
+use crate::opens::{Opens, Ttl, Writers};
 use crate::patience::{NotSent, Patience};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
@@ -48,16 +48,6 @@ pub struct FarOptions {
     pub opens: Opens,
     pub ttl: Ttl,
     pub writers: Writers,
-}
-
-/// Who changes objects below the prefix.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writers {
-    /// Anybody.
-    #[default]
-    Many,
-    /// This mount alone, as somebody says: where the store ignores conditions, nothing is asked for before it is changed.
-    One,
 }
 
 /// What `fsync` waits for.

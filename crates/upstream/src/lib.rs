@@ -36,7 +36,7 @@ mod words;
 mod xattrs;
 
 pub use self::backlog::{Backlog, Failing, at_rest, is_of_the_bucket};
-pub use self::far::{CacheOptions, Far, FarOptions, Fsync, Writers};
-pub use self::opens::{Opens, Ttl};
+pub use self::far::{CacheOptions, Far, FarOptions, Fsync};
+pub use self::opens::{Opens, Ttl, Writers};
 pub use self::patience::NotSent;
 pub use self::send::PartSizes;

@@ -1,4 +1,4 @@
-//! How old what is known may be: when a file is opened or a name is not here, and when a directory is looked at.
+//! What a user says of other programs: how old what is known may be, when a file is opened or a name is not here, and when a directory is looked at.
 //!
 //! Not here:   when that is looked at (refresh), how old it is (tracked/ages).
 
@@ -26,6 +26,16 @@ impl Ttl {
         let time = Duration::from_secs(seconds);
         (1..=Ttl::SECONDS_MAX).contains(&seconds).then_some(Ttl { least: time, most: time })
     }
+}
+
+/// Who changes objects below the prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writers {
+    /// Anybody.
+    #[default]
+    Many,
+    /// This mount alone, as somebody says: where the store ignores conditions, nothing is asked for before it is changed.
+    One,
 }
 
 /// What `open` asks the bucket for.

@@ -42,8 +42,8 @@ use tokio::task::JoinSet;
 pub(crate) use self::probe::Honoured;
 pub use self::uploads::PartSizes;
 pub(crate) use self::uploads::Uploads;
-use crate::far::Writers;
 use crate::list::Listing;
+use crate::opens::Writers;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
 

@@ -23,7 +23,7 @@ use margay_client::{ClientError, Condition};
 
 use super::Sender;
 use super::request::{Unsent, condition};
-use crate::far::Writers;
+use crate::opens::Writers;
 use crate::plan::{Action, PlannedRequest, Required};
 
 /// An ETag that no object of the probe has.

@@ -180,7 +180,7 @@ impl Tracked {
             let files = self.files.lock();
             (files.paths.root(), files.paths.local(object_key).to_owned())
         };
-        let split = local[..local.len().saturating_sub(1)].rfind('/').map_or(0, |slash| slash + 1);
+        let split = local.strip_suffix('/').unwrap_or(&local).rfind('/').map_or(0, |slash| slash + 1);
         let (path, name) = local.split_at(split);
         for part in path.split_inclusive('/') {
             match entry_at(&*self.below, &key::entry(directory, part.as_bytes()))? {

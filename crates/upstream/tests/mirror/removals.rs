@@ -200,3 +200,19 @@ fn nothing_is_asked_for_where_nobody_else_writes() {
     assert_eq!(files(&store), pairs(&[("d/f", "mines"), ("made", "mine")]));
     assert_eq!(store.heads() - heads, 0);
 }
+
+/// Names that XML does not hold: one of them in a request would keep all others there.
+#[test]
+fn names_that_xml_cannot_hold_are_removed_one_by_one() {
+    let names = ["Icon\r", "a\u{1}", "b\u{fffe}", "c\n", "plain"];
+    let (store, world, _cache) = listed(42, &[]);
+    names.iter().for_each(|name| world.write("", name, 0, b"x").unwrap());
+    world.flush();
+    assert_eq!(bodies(&store).len(), names.len());
+    store.put("b\u{fffe}", b"theirs");
+    for name in names {
+        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    }
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("b\u{fffe}", "theirs")]), "removed here, changed there");
+}

@@ -366,6 +366,9 @@ impl State {
             }
             Method::POST => self.delete(std::str::from_utf8(&body).unwrap()),
             Method::PUT => self.put(head, key, body),
+            Method::DELETE if !self.ignores_conditions && !holds(&head.headers, self.objects.get(&key)) => {
+                refusal(412, "PreconditionFailed")
+            }
             Method::DELETE => {
                 self.objects.remove(&key);
                 answer(204, "")
@@ -407,6 +410,10 @@ impl State {
     }
 
     fn delete(&mut self, document: &str) -> Answer {
+        // As MinIO.
+        if document.contains(|one: char| one.is_control() || one == '\u{fffe}') {
+            return refusal(400, "MalformedXML");
+        }
         let mut kept = Vec::new();
         for (key, wanted) in removals(document) {
             match self.objects.get(key) {
