@@ -63,6 +63,9 @@ pub(crate) struct FarObject {
 pub(crate) trait Objects: Send + Sync + Debug {
     /// `None`: nothing any more.
     fn find(&self, number: u64) -> Result<Option<FarObject>, SegmentError>;
+
+    /// The bucket has another object under its key, or none.
+    fn is_replaced(&self, number: u64);
 }
 
 #[derive(Debug)]

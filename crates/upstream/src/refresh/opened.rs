@@ -6,6 +6,7 @@
 //!                compared then.
 //!             O3 a bucket that does not answer holds up nobody for long: what is here is opened.
 //!             O4 strict close-to-open asks for each file alone, however lately it was seen.
+//!             O5 what a reader found to be another object is asked for, with each kind of `open`.
 //! Locking:    none is held by the caller, since the turn of the file is needed here.
 //! Not here:   when it is looked (tracked/ages).
 
@@ -24,8 +25,9 @@ impl Listing {
     /// Sees that what is known of a file is not old; the file may be gone afterwards. Blocks.
     pub(crate) fn look_before_open(self: &Arc<Self>, directory: Ino, file: Ino) {
         let (tracked, ages) = (&self.tracked, &self.tracked.ages);
-        let is_always = self.opens == Opens::Always;
-        if self.opens == Opens::Listed
+        let is_replaced = ages.was_replaced(file);
+        let is_always = self.opens == Opens::Always || is_replaced;
+        if self.opens == Opens::Listed && !is_replaced
             || !is_always && ages.was_seen(directory, file)
             || tracked.files.lock().table.get(file).is_some()
             // It is listed when the file's row is read.

@@ -12,9 +12,10 @@
 //!                and nobody waits for it.
 //!             G6 whether a name is missing is known while the listing counts; later, if the bucket is silent, or has answered nothing
 //!                since a comparison began, it is not.
-//! Locking:    one short mutex.
+//!             G7 a file whose object was another one when it was read is asked for when it is opened next.
+//! Locking:    short mutexes, one at a time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ const EMPTY_AGE_MAX: Duration = Duration::from_secs(60);
 /// So long a removal takes, once it was begun.
 const REMOVAL: Duration = Duration::from_secs(1);
 
+/// Files that are remembered as replaced.
+const REPLACED_MAX: usize = 10_000;
 /// Files that are opened within this time share a listing.
 const OPENS_WITHIN: Duration = Duration::from_secs(1);
 
@@ -105,11 +108,13 @@ pub(crate) struct Ages {
     clock: Arc<dyn Clock>,
     ttl: Ttl,
     listed: Mutex<HashMap<Ino, Listed>>,
+    /// Files whose objects were found to be others (G7).
+    replaced: Mutex<HashSet<Ino>>,
 }
 
 impl Ages {
     pub(super) fn new(clock: Arc<dyn Clock>, ttl: Ttl) -> Ages {
-        Ages { clock, ttl, listed: Mutex::default() }
+        Ages { clock, ttl, listed: Mutex::default(), replaced: Mutex::default() }
     }
 
     /// Whether the caller must compare it with the bucket now. After a start every directory is old.
@@ -278,6 +283,20 @@ impl Ages {
         let Some(one) = listed.get(&directory) else { return Duration::ZERO };
         let young = (one.at + RECENT).saturating_sub(now).max(ABSENCE_KEPT);
         young.min((one.at + one.age).saturating_sub(now))
+    }
+
+    /// Its object is not the one that was listed.
+    pub(super) fn is_replaced(&self, file: Ino) {
+        let mut replaced = self.replaced.lock();
+        if replaced.len() >= REPLACED_MAX {
+            replaced.clear();
+        }
+        replaced.insert(file);
+    }
+
+    /// Whether that was found since it was asked for last.
+    pub(crate) fn was_replaced(&self, file: Ino) -> bool {
+        self.replaced.lock().remove(&file)
     }
 
     /// The bucket was asked for a file.

@@ -405,11 +405,27 @@ impl Layer for Tracked {
 impl Objects for Tracked {
     fn find(&self, number: u64) -> Result<Option<FarObject>, SegmentError> {
         let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
-        let get = |key: &[u8]| self.below.get(key).map_err(|error| failed(error.to_string()));
-        let Some(row) = get(&key::upstream_bytes(number))?.value else { return Ok(None) };
-        let ino = row.value.as_ref().try_into().map(u64::from_be_bytes).map_err(|_| failed("a number".to_owned()))?;
-        let Some(row) = get(&key::upstream_object(Ino(ino)))?.value else { return Ok(None) };
+        let Some(ino) = self.with_bytes(number)? else { return Ok(None) };
+        let row = self.below.get(&key::upstream_object(ino)).map_err(|error| failed(error.to_string()))?;
+        let Some(row) = row.value else { return Ok(None) };
         let object = UpstreamObject::decode(&row.value).map_err(|error| failed(error.to_string()))?;
         Ok(Some(FarObject { key: object.key, etag: object.etag, size: object.size }))
+    }
+
+    fn is_replaced(&self, number: u64) {
+        if let Ok(Some(ino)) = self.with_bytes(number) {
+            self.ages.is_replaced(ino);
+        }
+    }
+}
+
+impl Tracked {
+    /// The file with these bytes in the bucket.
+    fn with_bytes(&self, number: u64) -> Result<Option<Ino>, SegmentError> {
+        let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
+        let row = self.below.get(&key::upstream_bytes(number)).map_err(|error| failed(error.to_string()))?;
+        let Some(row) = row.value else { return Ok(None) };
+        let ino = row.value.as_ref().try_into().map(u64::from_be_bytes).map_err(|_| failed("a number".to_owned()))?;
+        Ok(Some(Ino(ino)))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use margay_upstream::Opens;
 use margay_volume::posix::*;
 
 use crate::store::{Fault, Lists, Store};
@@ -361,4 +362,25 @@ fn a_file_is_opened_without_the_bucket() {
     store.set_reachable(false);
     let handle = world.mount.open_file(file, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
     assert_eq!(&*world.mount.read(&handle, 0, 10).unwrap(), b"1");
+}
+
+/// Once each reader had an error for as long as the listing counted.
+#[test]
+fn what_a_reader_finds_to_be_another_object_is_opened_as_that() {
+    for opens in [Opens::Recent, Opens::Listed] {
+        let (store, target) = runtime().block_on(Store::start());
+        store.put("a", b"first");
+        let cache = Cache::opening(46, opens);
+        let world = cache.open(&target, "");
+        let read = OpenFlags { read: true, ..OpenFlags::default() };
+        let listed = world.at("a").unwrap();
+        store.put("a", b"second");
+        let handle = world.mount.open_file(listed, read).unwrap();
+        assert!(world.mount.read(&handle, 0, 10).is_err(), "never the bytes of two objects");
+        world.mount.release(handle).unwrap();
+        assert!(matches!(world.mount.open_file(listed, read), Err(PosixError::Stale)), "the name is looked up again");
+        let handle = world.mount.open_file(world.at("a").unwrap(), read).unwrap();
+        assert_eq!(&*world.mount.read(&handle, 0, 10).unwrap(), b"second");
+        world.mount.release(handle).unwrap();
+    }
 }
