@@ -168,13 +168,10 @@ class World:
 
 
 def is_mounted(path):
-    with open("/proc/mounts", encoding="utf-8") as lines:
-        if not any(line.split()[1] == path for line in lines):
-            return False
     try:
-        # Never answered from the kernel's cache.
+        # Never answered from the kernel's cache. While a dead mount goes, the directory below it answers.
         os.statvfs(path)
-        return True
+        return os.path.ismount(path)
     except OSError:
         return False
 
