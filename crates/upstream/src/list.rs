@@ -6,6 +6,7 @@
 //!                names that are there stay as they are.
 //!             L2 one listing of a directory at a time, for all who wait.
 //!             L3 attributes that a listing does not have come from a HEAD of each object. Both make the same entry.
+//!             L4 a directory without a marker is there only if something is below it, where a listing alone does not tell that.
 //! Not here:   who waits (tracked), bytes (bytes).
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use margay_client::ClientError;
-use margay_client::upstream::{Described, Upstream};
+use margay_client::client::ListQuery;
+use margay_client::upstream::{Described, StoreName, Upstream};
 use margay_env::{Clock, Timestamp};
 use margay_meta::EngineError;
 use margay_meta::unready::Wait;
@@ -338,20 +340,28 @@ async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)
         }
     }
     while let Some(head) = heads.join_next().await {
-        let (key, modified, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
-        put(key, modified, there);
+        let head = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
+        if let Some((key, modified, there)) = head {
+            put(key, modified, there);
+        }
     }
     found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
     Ok(found)
 }
 
-/// The key, the listed time of an object (`None`: a directory's), and what is there.
+/// The key, the listed time of an object (`None`: a directory's), and what is there; `None`: it is no directory (L4).
 async fn head(
     upstream: Upstream,
     key: String,
     listed: Listed,
-) -> Result<(String, Option<u64>, Option<Described>), ClientError> {
-    match (upstream.describe(&key).await, listed) {
+) -> Result<Option<(String, Option<u64>, Option<Described>)>, ClientError> {
+    if matches!(listed, Listed::Directory) && upstream.store().is_some_and(StoreName::lists_empty_directories) {
+        let query = ListQuery { prefix: &key, keys_max: 1, encoded: true, ..ListQuery::default() };
+        if upstream.list(&query).await?.entries.is_empty() {
+            return Ok(None);
+        }
+    }
+    let head = match (upstream.describe(&key).await, listed) {
         // It may be listed and not be read: it is shown, and reading it says so.
         (Err(error), Listed::Object(Line { size, etag, modified, .. })) if error.status() == Some(403) => {
             let there = Described { etag, size, headers: HeaderMap::new() };
@@ -361,7 +371,8 @@ async fn head(
         (Err(error), Listed::Directory) if error.status() == Some(403) => Ok((key, None, None)),
         (there, Listed::Object(line)) => there.map(|there| (key, Some(line.modified), there)),
         (there, Listed::Directory) => there.map(|there| (key, None, there)),
-    }
+    };
+    head.map(Some)
 }
 
 /// Whether two times of an object are one: some are told in whole seconds. 0 is not known.

@@ -33,6 +33,8 @@ mod parts;
 mod removals;
 #[path = "mirror/store.rs"]
 mod store;
+#[path = "mirror/told.rs"]
+mod told;
 #[path = "mirror/world.rs"]
 mod world;
 

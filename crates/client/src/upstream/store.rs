@@ -1,7 +1,7 @@
 //! Which program answers as the store, as far as its answers and its address tell it.
 //!
 //! Why:        people want to know what they have before them, and what is known of it.
-//! Invariants: T1 a name decides nothing that can be found out by asking.
+//! Invariants: T1 a name decides nothing that can be found out by asking. It decides whether more is asked for, never whether less.
 //! Not here:   what a store honours (margay-upstream's probe).
 
 use http::HeaderMap;
@@ -45,6 +45,12 @@ const HOSTS: [(&str, &str); 5] = [
 ];
 
 impl StoreName {
+    /// Whether it lists directories in which there is nothing: MinIO does while an object comes or goes, and for good where a write
+    /// was broken off.
+    pub fn lists_empty_directories(&self) -> bool {
+        self.name == Some("MinIO")
+    }
+
     /// By an answer with success of this host, to a request that is signed for this region.
     pub(super) fn told(headers: &HeaderMap, (host, region): (&str, &str)) -> StoreName {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());

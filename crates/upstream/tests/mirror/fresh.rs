@@ -384,3 +384,20 @@ fn what_a_reader_finds_to_be_another_object_is_opened_as_that() {
         world.mount.release(handle).unwrap();
     }
 }
+
+/// MinIO keeps what a broken write has left on its disk, and lists a directory by it.
+#[test]
+fn a_directory_that_is_listed_and_has_nothing_is_not_shown() {
+    let (store, target) = runtime().block_on(Store::start());
+    store.put("d/a", b"1");
+    store.leave("left/");
+    let cache = Cache::new(46);
+    let world = cache.open(&target, "");
+    assert_eq!(lines(&world), ["d/ ", "d/a 1"]);
+    store.put("e/a", b"1");
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["d/ ", "d/a 1", "e/ ", "e/a 1"]);
+    store.put("left/a", b"1");
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["d/ ", "d/a 1", "e/ ", "e/a 1", "left/ ", "left/a 1"]);
+}

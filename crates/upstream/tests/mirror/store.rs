@@ -17,6 +17,7 @@ use crate::documents::{Upload, etag_of, removals, removed_but, with_field};
 use crate::encoded::decoded;
 use crate::headers::{holds, metadata};
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
+use crate::told::told;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
@@ -58,6 +59,8 @@ pub(crate) struct State {
     process: u64,
     /// A key that no listing shows.
     hidden: Option<String>,
+    /// A directory at the top that is listed as MinIO does, and has nothing.
+    left: Option<&'static str>,
     pub(crate) ignores_conditions: bool,
     /// Only those of completions of uploads.
     pub(crate) completes_always: bool,
@@ -117,7 +120,7 @@ impl Object {
     }
 
     /// What HEAD says of it besides its size, time and ETag.
-    fn said(&self) -> BTreeMap<String, String> {
+    pub(crate) fn said(&self) -> BTreeMap<String, String> {
         let mut said = self.headers.clone();
         said.entry("content-type".to_owned()).or_insert("binary/octet-stream".to_owned());
         said
@@ -218,6 +221,10 @@ impl Store {
         self.0.lock().unwrap().hidden = Some(key.to_owned());
     }
 
+    pub(crate) fn leave(&self, directory: &'static str) {
+        self.0.lock().unwrap().left = Some(directory);
+    }
+
     /// Somebody else gives an object a header; an empty one is made if there is none.
     pub(crate) fn set_header(&self, key: &str, name: &str, value: &str) {
         let mut state = self.0.lock().unwrap();
@@ -295,7 +302,10 @@ impl Store {
         if matches!(fault, Some(Fault::Twice)) {
             state.answer(&head, body.clone());
         }
-        let answered = state.answer(&head, body);
+        let mut answered = state.answer(&head, body);
+        if state.left.is_some() {
+            answered.headers_mut().insert("server", "MinIO".parse().unwrap());
+        }
         state.look();
         match fault {
             Some(Fault::Unanswered) => Err(Lost),
@@ -461,18 +471,10 @@ impl State {
                 false => format!("<CommonPrefixes><Prefix>{shown}</Prefix></CommonPrefixes>"),
             };
         }
+        let left = self.left.filter(|_| prefix.is_empty() && query.contains_key("delimiter"));
+        out.extend(left.map(|left| format!("<CommonPrefixes><Prefix>{left}</Prefix></CommonPrefixes>")));
         answer(200, out + "</ListBucketResult>")
     }
-}
-
-/// Names in capitals, as MinIO has them.
-fn told(object: &Object) -> String {
-    let pairs = object.said().into_iter().map(|(name, value)| {
-        let name = name.replace("x-amz-meta-", "X-Amz-Meta-");
-        let value = value.replace('&', "&amp;").replace('<', "&lt;");
-        format!("<{name}>{value}</{name}>")
-    });
-    format!("<UserMetadata>{}<expires/></UserMetadata>", pairs.collect::<String>())
 }
 
 fn read(head: &http::request::Parts, object: &Object) -> Answer {
