@@ -319,6 +319,9 @@ impl Far {
         let files = self.tracked.files.lock().table.inos();
         self.tracked.settled.notify(files);
         self.tracked.wake.notify_one();
+        if let Some(sender) = self.sender.get() {
+            sender.uploads.looks.notify_waiters();
+        }
     }
 
     /// Everything about what is left, for people who look for a fault.

@@ -2,20 +2,25 @@
 //!
 //! Why:        what one mount promises must hold beside another one, whatever is lost and whoever is killed.
 //! Layout:     `store` is the bucket and `uploads` its uploads in parts, `sim` time and the requests that wait, `threads` when all of
-//!             them sleep, `machine` a mount, `ops` what users do, `text` contents, `oracle` and `order` what must hold, `run` a seed.
+//!             them sleep, `machine` a mount, `ops` what users do, `change`, `growing` and `opening` how, `text` contents, `oracle`
+//!             and `order` what must hold, `run` a seed and `opened` its end.
 //! What:       requests and answers are lost, for a while, once, or until who sent them gives up; a request arrives twice; the store
 //!             is busy, ignores conditions of all writes or of completions alone, lists what was there some changes ago, answers 200
-//!             with an error inside to what it has done or not, and forgets uploads. Contents are of one part or of some. A mount is
-//!             killed or loses its power whenever it waits for anything. Bytes are let go, segments compacted and logs folded at any
-//!             moment. Syncs wait for the bucket or for the cache alone.
+//!             with an error inside to what it has done or not, and forgets uploads. Contents are of one part or of some. Files stay
+//!             open while they are written, and their parts go ahead. A mount is killed or loses its power whenever it waits for
+//!             anything. Bytes are let go, segments compacted and logs folded at any moment. Syncs wait for the bucket or for the
+//!             cache alone. Each mount has one of the three kinds of `open`.
 //! Checked:    at each change of the bucket: no content goes that nobody who had seen it replaced or removed (so a rename shows both
 //!             names or the new one, a conflict keeps both contents), and every content is whole. When `fsync` returns: the bucket
 //!             has it, or with `fsync=local` the mount has it, after a crash too, and the bucket shows the order of syncs of the
 //!             only writer. In the end: both mounts, the bucket and a new mount show one tree; nothing is dirty; nothing stays at
-//!             temporary keys, and no upload with parts; what the only writer removed is gone.
+//!             temporary keys, and no upload with parts; what the only writer removed is gone. With `open=always` what is read is
+//!             what the bucket had when `open` was called, or later; in the end, when nothing fails, each kind of `open` shows what
+//!             others have sent, at once, after three seconds, or after a minute.
 //! Weak stores: where conditions are ignored, all of that is promised to one writer. Where two write, a content may be overwritten by
 //!             who did not see it, within one round trip: the model asks for whole contents and one tree in the end.
-//! Not here:   parts of files that are still open, attributes, kernels. The order of syncs where somebody else writes too.
+//! Not here:   attributes, kernels. The order of syncs where somebody else writes too, or where other files are changed while one is
+//!             open. `open=3s` while requests fail and time jumps.
 //!             The one exception: what was copied and removed here is nowhere in the bucket for a while, if its key is used again
 //!             before the copy is sent, since a write waits for no other one (W3 is of removals), or if the copy itself is copied and
 //!             removed before it is sent, since what was never there is not waited for.
@@ -56,6 +61,8 @@ mod uploads;
 
 use chance::number;
 
+/// A line of a history: an `open` asked.
+pub(crate) const OPEN_ASKED: &str = "asked the bucket to open";
 /// Seeds that fail before the rest is left out.
 const FAILURES_MAX: usize = 3;
 
@@ -80,9 +87,10 @@ fn two_mounts_and_a_client_lose_nothing() {
         assert!(failed.len() < FAILURES_MAX, "seeds {failed:?} fail");
     }
     assert!(failed.is_empty(), "seeds {failed:?} fail");
-    let Counted { kills, power_cuts, syncs } = counted;
+    let Counted { kills, power_cuts, syncs, parts, opens } = counted;
     println!(
-        "evidence: two far mounts of one bucket: {seeds} seeds with {kills} kills, {power_cuts} power cuts and {syncs} acknowledged syncs"
+        "evidence: two far mounts of one bucket: {seeds} seeds with {kills} kills, {power_cuts} power cuts, {syncs} acknowledged syncs, \
+         {parts} parts of open files and {opens} opens that asked the bucket"
     );
 }
 
@@ -93,6 +101,10 @@ struct Counted {
     power_cuts: usize,
     /// Of files, directories and whole mounts; none of what they promised was lost.
     syncs: usize,
+    /// That went to the bucket before their file was closed.
+    parts: usize,
+    /// With `open=always`, of which it is known that the bucket was asked.
+    opens: usize,
 }
 
 impl Counted {
@@ -100,6 +112,9 @@ impl Counted {
         let with = |text: &str| history.iter().filter(|line| line.contains(text)).count();
         self.kills += with("without power: false");
         self.power_cuts += with("without power: true");
+        self.opens += with(OPEN_ASKED);
+        let is_part = |line: &&String| line.contains("-ahead-") && line.contains("?partNumber");
+        self.parts += history.iter().filter(is_part).filter(|line| line.ends_with("-> ok")).count();
         let is_sync =
             |line: &&String| line.contains("syncs: true") || line.contains(" Sync") || line.contains(" Drain");
         self.syncs += history.iter().filter(is_sync).filter(|line| line.ends_with("-> done")).count();

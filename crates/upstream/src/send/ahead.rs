@@ -24,7 +24,6 @@ use tokio::task::JoinSet;
 use super::Sender;
 use super::uploads::{Begun, SentPart, Stop};
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A part that did not change for so long is sent.
 const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// A failed part is sent again after this time.
@@ -84,7 +83,7 @@ impl Sender {
     /// Looks for large open files, until the task is dropped.
     pub(super) async fn send_ahead(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            self.next_look().await;
             for ino in self.volume.large_written() {
                 if !self.uploads.has(ino) && self.may_go_ahead(ino).await {
                     let (stop, own) = (Arc::<Stop>::default(), Arc::clone(&self));
@@ -104,6 +103,14 @@ impl Sender {
                     });
                 }
             }
+        }
+    }
+
+    /// Waits until open files are to be looked at.
+    async fn next_look(&self) {
+        tokio::select! {
+            () = self.uploads.looks.notified() => {}
+            () = tokio::time::sleep(self.sizes.look_every) => {}
         }
     }
 
@@ -138,7 +145,7 @@ impl Sender {
             ahead.look().await;
             tokio::select! {
                 () = stop.told.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = ahead.sender.next_look() => {}
                 Some(done) = ahead.tasks.join_next() => ahead.take(done.ok()),
             }
         }

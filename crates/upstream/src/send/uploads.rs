@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use margay_client::upstream::{Metadata, OpenUpload};
 use margay_meta::{Engine, EngineError, Write};
@@ -37,11 +38,18 @@ pub struct PartSizes {
     pub part_bytes: u64,
     /// The store copies no larger object in one request.
     pub copy_bytes_max: u64,
+    /// How often it is looked which parts of open files may go.
+    pub look_every: Duration,
 }
 
 impl Default for PartSizes {
     fn default() -> PartSizes {
-        PartSizes { one_put_bytes_max: 16 << 20, part_bytes: 8 << 20, copy_bytes_max: 5 << 30 }
+        PartSizes {
+            one_put_bytes_max: 16 << 20,
+            part_bytes: 8 << 20,
+            copy_bytes_max: 5 << 30,
+            look_every: Duration::from_millis(50),
+        }
     }
 }
 
@@ -105,6 +113,8 @@ pub(crate) struct Uploads {
     old: Mutex<Vec<(u64, OpenUpload)>>,
     next_row: AtomicU64,
     pub(super) ahead: Arc<Semaphore>,
+    /// Open files are to be looked at now.
+    pub(crate) looks: Notify,
 }
 
 impl Uploads {
@@ -118,7 +128,8 @@ impl Uploads {
         })?;
         let next_row = old.iter().map(|(number, _)| number + 1).max().unwrap_or(1).into();
         let ahead = Arc::new(Semaphore::new(AHEAD_AT_ONCE));
-        Ok(Uploads { kept: Mutex::default(), placed: Mutex::default(), old: Mutex::new(old), next_row, ahead })
+        let (kept, placed, old, looks) = (Mutex::default(), Mutex::default(), Mutex::new(old), Notify::new());
+        Ok(Uploads { kept, placed, old, next_row, ahead, looks })
     }
 
     /// A number for the temporary key of an upload of this process.

@@ -112,7 +112,12 @@ impl Cache {
 
     /// With half of the seeds, files of some hundred KiB have parts.
     fn parts(&self) -> PartSizes {
-        let small = PartSizes { one_put_bytes_max: 256 << 10, part_bytes: 64 << 10, copy_bytes_max: 1 << 20 };
+        let small = PartSizes {
+            one_put_bytes_max: 256 << 10,
+            part_bytes: 64 << 10,
+            copy_bytes_max: 1 << 20,
+            ..PartSizes::default()
+        };
         if self.has_parts() { small } else { PartSizes::default() }
     }
 

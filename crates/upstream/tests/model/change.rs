@@ -41,6 +41,7 @@ impl User {
                 world.oracle.supersedes(&seen_as);
                 world.oracle.writes(&content);
             }
+            self.supersedes_closed(&handle);
             self.orders(|order| order.may_hold(path, Some(content.clone())));
             let is_longer = seen.len() > new.whole.len();
             let emptied = AttributeChange { size: Some(0), ..AttributeChange::default() };
@@ -50,6 +51,7 @@ impl User {
             flushed.inspect_err(|_| self.sim.world().oracle.forgives(&seen_as)).map(|()| content)
         });
         if let Ok(content) = &written {
+            self.has_closed(&handle, content);
             self.written.lock().unwrap().push(content.clone());
             self.orders(|order| order.has_written(path, content));
         }
@@ -64,7 +66,7 @@ impl User {
     }
 
     /// A sync of one file has returned.
-    fn check_sent(&self, path: &str, content: &str) {
+    pub(super) fn check_sent(&self, path: &str, content: &str) {
         let mut world = self.sim.world();
         let crate::sim::World { store, oracle, .. } = &mut *world;
         match self.fsync {
@@ -84,7 +86,10 @@ impl User {
     pub(super) fn move_by_copy(&self, from: &str, to: &str) -> Done<()> {
         let (directory, name) = split(from);
         let handle = self.mount.open_file(self.at(from)?, READ)?;
-        let moved = self.bytes(&handle).and_then(|bytes| {
+        // Who writes it has not finished.
+        let is_growing = self.is_growing(&handle);
+        let bytes = if is_growing { Err(PosixError::Invalid) } else { self.bytes(&handle) };
+        let moved = bytes.and_then(|bytes| {
             {
                 let mut world = self.sim.world();
                 let crate::sim::World { store, oracle, .. } = &mut *world;

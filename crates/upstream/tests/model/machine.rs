@@ -2,6 +2,10 @@
 
 #[path = "change.rs"]
 mod change;
+#[path = "growing.rs"]
+mod growing;
+#[path = "opening.rs"]
+mod opening;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,6 +23,7 @@ use margay_upstream::{CacheOptions, Far, FarOptions, Fsync, Opens, Ttl, Writers}
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
+pub(crate) use self::growing::Shown;
 use crate::ops::{Op, Tree};
 use crate::order::Order;
 use crate::sim::{Line, SeedClock, Sim};
@@ -43,11 +48,24 @@ const ALL: ReclaimBudget = ReclaimBudget {
 
 type Work = Box<dyn FnOnce(&User) + Send>;
 
+/// Bytes of an open file that are kept in memory, where files grow.
+const GROWING_MEMORY_BYTES: u64 = 192;
+
+/// How a machine is mounted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// What its syncs wait for.
+    pub(crate) fsync: Fsync,
+    /// What it asks the bucket before a file is opened.
+    pub(crate) opens: Opens,
+    /// Large files are stored while they are written.
+    pub(crate) grows: bool,
+}
+
 /// What stays when a process ends.
 pub(crate) struct Machine {
     number: usize,
-    /// What its syncs wait for.
-    fsync: Fsync,
+    settings: Settings,
     disk: SimDisk,
     sim: Arc<Sim>,
     processes: usize,
@@ -66,6 +84,7 @@ struct Process {
 pub(crate) struct User {
     pub(crate) name: String,
     fsync: Fsync,
+    opens: Opens,
     process: usize,
     sim: Arc<Sim>,
     engine: Arc<dyn Engine>,
@@ -75,6 +94,8 @@ pub(crate) struct User {
     written: Mutex<Vec<String>>,
     /// Contents that the process has read.
     seen: Mutex<BTreeSet<String>>,
+    /// A file that stays open while it is written.
+    open: Mutex<Option<growing::Growing>>,
 }
 
 fn runtime() -> &'static tokio::runtime::Runtime {
@@ -83,8 +104,8 @@ fn runtime() -> &'static tokio::runtime::Runtime {
 }
 
 impl Machine {
-    pub(crate) fn new(number: usize, fsync: Fsync, sim: &Arc<Sim>, seed: u64) -> Machine {
-        Machine { number, fsync, disk: SimDisk::new(seed), sim: Arc::clone(sim), processes: 0, process: None }
+    pub(crate) fn new(number: usize, settings: Settings, sim: &Arc<Sim>, seed: u64) -> Machine {
+        Machine { number, settings, disk: SimDisk::new(seed), sim: Arc::clone(sim), processes: 0, process: None }
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -127,8 +148,8 @@ impl Machine {
         let upstream = Upstream::carried(line, "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let (id, host) = (format!("{}", self.number), format!("h{}", self.number));
-        let (prefix, parts, fsync) = (String::new(), SIZES, self.fsync);
-        let (opens, ttl, writers) = (Opens::default(), Ttl::default(), Writers::Many);
+        let (prefix, parts, Settings { fsync, opens, grows }) = (String::new(), SIZES, self.settings);
+        let (ttl, writers) = (Ttl::default(), Writers::Many);
         let options = FarOptions { upstream, prefix, id, host, cache, parts, fsync, opens, ttl, writers };
         // Threads of the engine take random numbers when they come to it.
         let own = Env {
@@ -140,6 +161,7 @@ impl Machine {
             peers: Some(far.peers()),
             local_before_write: true,
             evict: Some(far.evict()),
+            file_memory_bytes_max: if grows { GROWING_MEMORY_BYTES } else { Options::default().file_memory_bytes_max },
             ..Options::default()
         };
         let volume = Volume::open(env, far.engine(), segments, options).unwrap();
@@ -152,7 +174,8 @@ impl Machine {
         let name = format!("m{}", self.number);
         let user = Arc::new(User {
             name,
-            fsync: self.fsync,
+            fsync,
+            opens,
             process: number,
             sim: Arc::clone(sim),
             engine,
@@ -160,6 +183,7 @@ impl Machine {
             mount,
             written: Mutex::default(),
             seen: Mutex::default(),
+            open: Mutex::default(),
         });
         let (work, told) = mpsc::channel::<Work>();
         let is_busy = Arc::new(AtomicBool::new(false));
@@ -253,6 +277,7 @@ impl User {
         let changed = seen.and_then(|seen| {
             self.check_same(path, &handle)?;
             self.sim.world().oracle.supersedes(&seen);
+            self.supersedes_closed(&handle);
             let changed = change(self);
             if changed.is_err() {
                 self.sim.world().oracle.forgives(&seen);
@@ -306,12 +331,9 @@ impl User {
                 let change = AttributeChange { rights: Some(rights), ..AttributeChange::default() };
                 self.mount.set_attributes(self.at(&path)?, &change).map(drop)
             }
-            Op::Read(path) => {
-                let handle = self.mount.open_file(self.at(&path)?, READ)?;
-                let read = self.content(&handle);
-                self.mount.release(handle)?;
-                read.map(drop)
-            }
+            Op::Read(path) => self.read(&path).map(drop),
+            Op::Grow { path, growth, shown } => self.grow(&path, &growth, shown),
+            Op::Close { syncs } => self.close(syncs),
             Op::Move { from, to } => self.move_by_copy(&from, &to),
             Op::List => {
                 let tree = self.tree()?;
@@ -363,7 +385,9 @@ impl User {
     }
 
     /// All that it shows, as it was read.
-    fn check_shown(&self, tree: Tree) {
+    fn check_shown(&self, mut tree: Tree) {
+        // It shows something newer instead.
+        tree.extend(self.closed_of_open().map(|closed| ("(closed)".to_owned(), closed)));
         let mut world = self.sim.world();
         world.oracle.keeps(&self.name, &tree);
         if self.name != "m0" {
@@ -402,6 +426,10 @@ impl User {
         sent.is_ok()
     }
 
+    pub(crate) fn read(&self, path: &str) -> Done<String> {
+        self.read_at(path, self.at(path)?)
+    }
+
     fn below(&self, directory: Ino, path: &str, into: &mut Tree) -> Done<()> {
         let handle = self.mount.open_directory(directory)?;
         let mut items = Vec::new();
@@ -416,10 +444,8 @@ impl User {
                 self.below(found.ino, &format!("{key}/"), into)?;
                 continue;
             }
-            let handle = self.mount.open_file(found.ino, READ)?;
-            let content = self.content(&handle);
-            self.mount.release(handle)?;
-            into.insert(key, content?);
+            let content = self.read_at(&key, found.ino)?;
+            into.insert(key, content);
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use margay_volume::posix::RenameMode;
 
 use crate::chance::Chance;
-use crate::text::Draft;
+use crate::machine::Shown;
+use crate::text::{Draft, Growth};
 
 /// Contents of files by their keys.
 pub(crate) type Tree = BTreeMap<String, String>;
@@ -17,6 +18,16 @@ pub(crate) enum Op {
     Write {
         path: String,
         draft: Draft,
+        syncs: bool,
+    },
+    /// A step of a write to a file that stays open: of the one that is, or of one at this path.
+    Grow {
+        path: String,
+        growth: Growth,
+        shown: Shown,
+    },
+    /// Closes it.
+    Close {
         syncs: bool,
     },
     Unlink(String),
@@ -64,12 +75,15 @@ pub(crate) struct Habits {
     pub(crate) most: Habit,
     /// Contents of several parts.
     pub(crate) has_long: bool,
+    /// Files that stay open while they are written.
+    pub(crate) grows: bool,
 }
 
 impl Habits {
     pub(crate) fn by(chance: &mut Chance) -> Habits {
         let most = chance.of(&[Habit::Everything, Habit::Everything, Habit::Moves, Habit::Evicts]);
-        Habits { most, has_long: chance.below(2) == 0 }
+        let (has_long, grows) = chance.of(&[(false, false), (false, false), (true, false), (true, true)]);
+        Habits { most, has_long, grows }
     }
 
     fn place(self, chance: &mut Chance) -> String {
@@ -86,6 +100,37 @@ impl Habits {
         let start = chance.below(40) as usize;
         let patch = (units > 0 && chance.below(2) == 0).then(|| start..start + 1 + chance.below(25) as usize);
         Draft { name, units, patch }
+    }
+
+    /// Something about the file that stays open.
+    pub(crate) fn grow(self, name: String, chance: &mut Chance) -> Op {
+        if chance.below(6) == 0 {
+            return Op::Close { syncs: chance.below(2) == 0 };
+        }
+        let start = chance.below(80) as usize;
+        let patch = (chance.below(3) == 0).then(|| start..start + 1 + chance.below(40) as usize);
+        let cut = (chance.below(10) == 0).then(|| 1 + chance.below(60) as usize);
+        let growth = Growth { name, units: chance.of(&[30, 60, 110]), patch, cut };
+        let shown = match chance.below(8) {
+            0 => Shown::Flushed,
+            1 => Shown::Synced,
+            _ => Shown::ToNobody,
+        };
+        // Of a file that is new here parts go ahead.
+        let (place, is_new) = (self.place(chance), chance.below(3) > 0);
+        let path = if is_new { chance.of(&PLACES[..2]).to_owned() } else { place };
+        Op::Grow { path, growth, shown }
+    }
+
+    /// Something that changes no other file.
+    pub(crate) fn beside_open(self, name: String, chance: &mut Chance) -> Op {
+        match chance.below(8) {
+            0 => Op::Read(self.place(chance)),
+            1 => Op::Evict,
+            2 => Op::Reclaim,
+            3 => Op::Checkpoint,
+            _ => self.grow(name, chance),
+        }
     }
 
     pub(crate) fn op(self, writes: bool, name: String, chance: &mut Chance) -> Op {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ops::Tree;
 use crate::order::Order;
-use crate::store::Objects;
+use crate::store::{Object, Objects};
 
 /// What a seed promises, by its store and who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,14 @@ pub(crate) struct Oracle {
     violations: Vec<String>,
 }
 
-/// The contents of a bucket; those of probes are nobody's.
-fn contents(objects: &Objects) -> BTreeSet<String> {
-    let files = objects.iter().filter(|(key, object)| !object.body.is_empty() && !key.contains("-probe"));
-    files.map(|(_, object)| object.name.clone()).collect()
+/// Objects with a content; those of probes are nobody's.
+fn with_content(objects: &Objects) -> impl Iterator<Item = (&String, &Object)> {
+    objects.iter().filter(|(key, object)| !object.body.is_empty() && !key.contains("-probe"))
+}
+
+/// As `with_content`, without those that were made of parts of open files and have no name yet: nobody relies on them.
+fn kept(objects: &Objects) -> impl Iterator<Item = (&String, &Object)> {
+    with_content(objects).filter(|(key, _)| !key.contains("-ahead-"))
 }
 
 /// Files of a bucket.
@@ -126,10 +130,15 @@ impl Oracle {
     }
 
     /// Somebody has read this: it was written as a whole.
-    pub(crate) fn read(&mut self, who: &str, content: &str) {
+    pub(crate) fn is_whole(&mut self, who: &str, content: &str) {
         if !content.is_empty() && !self.written.contains(content) {
             self.violation(format!("{who} has read {content:?}, which nobody wrote"));
         }
+    }
+
+    /// As `is_whole`, under a name.
+    pub(crate) fn read(&mut self, who: &str, content: &str) {
+        self.is_whole(who, content);
         let is_old = self.superseded.contains(content) && !self.forgiven.contains(content) && !content.is_empty();
         if self.promise == Promise::OneWriter && who == "m0" && is_old {
             self.violation(format!("{who} has read {content:?}, which it replaced or removed"));
@@ -138,8 +147,9 @@ impl Oracle {
 
     /// The bucket has changed.
     pub(crate) fn look(&mut self, why: &str, objects: &Objects) {
-        let now = contents(objects);
-        let torn: Vec<String> = now.difference(&self.written).cloned().collect();
+        let now: BTreeSet<String> = kept(objects).map(|(_, object)| object.name.clone()).collect();
+        let torn = with_content(objects).map(|(_, object)| &object.name);
+        let torn: Vec<String> = torn.filter(|content| !self.written.contains(*content)).cloned().collect();
         for content in torn {
             self.violation(format!("{why}: the bucket has {content:?}, which nobody wrote"));
         }
@@ -219,8 +229,7 @@ impl Oracle {
         if self.promise == Promise::OneWriter && !back.is_empty() {
             self.violation(format!("replaced or removed, and there again: {back:?}"));
         }
-        let files = objects.iter().filter(|(key, object)| !object.body.is_empty() && !key.contains("-probe"));
-        let mut names: Vec<&String> = files.map(|(_, object)| &object.name).collect();
+        let mut names: Vec<&String> = kept(objects).map(|(_, object)| &object.name).collect();
         names.sort_unstable();
         let twice = names.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0].clone());
         let twice: Vec<String> = twice.filter(|content| !self.forgiven.contains(content)).collect();

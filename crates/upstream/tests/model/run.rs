@@ -1,13 +1,16 @@
 //! One seed: what happens, in which order, and what must hold in the end.
 
+#[path = "opened.rs"]
+mod opened;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use margay_upstream::Fsync;
+use margay_upstream::{Fsync, Opens};
 
 use crate::chance::Chance;
-use crate::machine::Machine;
+use crate::machine::{Machine, Settings};
 use crate::ops::{Habits, Op, PLACES, Tree};
 use crate::oracle::{Oracle, Promise, files};
 use crate::order::Order;
@@ -30,6 +33,9 @@ const JUMPS: [Duration; 6] = [
     Duration::from_secs(61),
 ];
 
+/// Between two things that users do, where files grow.
+const STEP: Duration = Duration::from_millis(60);
+
 struct Run {
     seed: u64,
     sim: Arc<Sim>,
@@ -40,6 +46,8 @@ struct Run {
     lists_late: bool,
     uploads_vanish: bool,
     habits: Habits,
+    /// What each mount asks before a file is opened.
+    opens: [Opens; 2],
     /// Requests of each mount that get lost from now on.
     outage: [u64; 2],
     /// Another client changes the bucket.
@@ -87,7 +95,7 @@ impl Run {
         let mut store = Store { ignores_conditions: is_weak, errors_in_bodies, completes, ..Store::default() };
         let mut oracle = Oracle::new(promise);
         for (number, place) in PLACES.iter().enumerate() {
-            if chance.below(2) == 0 {
+            if chance.below(if habits.grows { 4 } else { 2 }) == 0 {
                 let object = object(habits, format!("in-{number:04}"), &mut chance);
                 oracle.writes(&object.name);
                 store.objects.insert((*place).to_owned(), object);
@@ -101,11 +109,16 @@ impl Run {
         let uploads_vanish = oracle.order.is_none() && chance.below(4) == 0;
         let sim = Sim::new(oracle, store);
         sim.world().probes_wait = chance.below(4) == 0;
-        let machine = |number: usize| Machine::new(number, fsyncs[number], &sim, seed + number as u64);
+        let settings = fsyncs.map(|fsync| {
+            let opens = chance.of(&[Opens::Listed, Opens::Recent, Opens::Recent, Opens::Always]);
+            Settings { fsync, opens, grows: habits.grows }
+        });
+        let machine = |number: usize| Machine::new(number, settings[number], &sim, seed + number as u64);
         let machines = (0..2).map(machine).collect();
         Run {
             seed,
             sim,
+            opens: settings.map(|settings| settings.opens),
             fails_one_in: chance.of(&[0, 25, 8]),
             lists_late: chance.below(3) == 0,
             uploads_vanish,
@@ -230,20 +243,33 @@ impl Run {
 
     fn begin_op(&mut self) {
         let at = self.chance.below(2) as usize;
-        let name = self.name(&format!("m{at}"));
-        let (writes, is_known) = {
-            let oracle = &self.sim.world().oracle;
-            let is_known = at == 1 || oracle.order.as_ref().is_none_or(|order| order.is_known);
-            (at == 0 || oracle.promise != Promise::OneWriter, is_known)
-        };
-        let op = self.habits.op(writes, name, &mut self.chance);
-        // What a crash has left is looked at first.
-        let op = if is_known { op } else { Op::List };
-        let machine = &self.machines[at];
-        if !machine.is_busy() {
-            self.sim.tell(format!("m{at} begins {op:?}"));
-            machine.start(move |user| user.run(op));
+        if self.habits.grows {
+            // Who writes a large file takes his time.
+            self.sim.advance(STEP);
+            self.machines.iter().for_each(Machine::look);
+            self.sim.rest();
         }
+        let name = self.name(&format!("m{at}"));
+        if self.machines[at].is_busy() {
+            return;
+        }
+        let (writes, is_ordered, is_known) = {
+            let oracle = &self.sim.world().oracle;
+            let order = oracle.order.as_ref().filter(|_| at == 0);
+            let writes = at == 0 || oracle.promise != Promise::OneWriter;
+            (writes, order.is_some(), order.is_none_or(|order| order.is_known))
+        };
+        let (habits, chance, has_open) = (self.habits, &mut self.chance, self.machines[at].user().has_open());
+        let op = match is_known {
+            // The order of syncs is told of one file that is open.
+            _ if is_ordered && has_open => habits.beside_open(name, chance),
+            // What a crash has left is looked at first.
+            false => Op::List,
+            true if writes && habits.grows && chance.below(3) > 0 => habits.grow(name, chance),
+            true => habits.op(writes, name, chance),
+        };
+        self.sim.tell(format!("m{at} begins {op:?}"));
+        self.machines[at].start(move |user| user.run(op));
     }
 
     /// Whoever puts an object or removes one replaces what is there.
@@ -294,11 +320,15 @@ impl Run {
     fn settle(&mut self) -> Result<(), String> {
         self.begin_ended();
         self.quiesce()?;
-        for machine in &self.machines {
-            machine.start(|user| user.run(Op::Drain));
-            self.sim.rest();
+        for op in [Op::Close { syncs: false }, Op::Drain] {
+            for machine in &self.machines {
+                let op = op.clone();
+                machine.start(move |user| user.run(op));
+                self.sim.rest();
+            }
+            self.quiesce()?;
         }
-        self.quiesce()
+        Ok(())
     }
 
     /// What a mount shows.
@@ -346,8 +376,12 @@ impl Run {
             oracle.nothing_is_left_over(&store.objects);
             oracle.ends();
         }
-        // It costs as much as all before.
-        if self.seed.is_multiple_of(4) { self.begin_anew() } else { Ok(()) }
+        match self.seed % 4 {
+            // It costs as much as all before.
+            0 => self.begin_anew(),
+            1 | 2 => self.check_opens(),
+            _ => Ok(()),
+        }
     }
 
     /// A store that ignores conditions is known as such.
@@ -377,7 +411,8 @@ impl Run {
             return Err(format!("uploads stay open: {open}"));
         }
         self.machines[1].end(false, self.seed);
-        self.machines[1] = Machine::new(2, Fsync::Upstream, &self.sim, self.seed + 2);
+        let settings = Settings { fsync: Fsync::Upstream, opens: Opens::default(), grows: false };
+        self.machines[1] = Machine::new(2, settings, &self.sim, self.seed + 2);
         self.machines[1].begin(self.seed);
         let (there, shown) = (self.in_bucket(), self.shown(1)?);
         if shown.as_ref() != Some(&there) {

@@ -5,7 +5,7 @@
 //!             process sleeps (`rest`), so that one seed gives one run but for races within one step.
 //! Locking:    one mutex for everything; nothing is called under it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use margay_env::{Clock, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::oracle::Oracle;
-use crate::store::{Outcome, Store, refused};
+use crate::store::{Outcome, Store, refused, source_of};
 use crate::text::named;
 use crate::threads::{Threads, own_thread};
 
@@ -27,6 +27,9 @@ const REST_TIME_MAX: Duration = Duration::from_secs(60);
 const TRIES_MAX: u32 = 8;
 /// Shorter sleeps take no time: they are pauses of threads that let others go first.
 const SLEEP_MIN: Duration = Duration::from_millis(20);
+
+/// An object that a mount has written is not looked at for so long (margay-upstream).
+const SHOWN_AFTER: Duration = Duration::from_secs(2);
 
 /// A request that waits.
 #[derive(Debug)]
@@ -38,6 +41,18 @@ pub(crate) struct Parked {
     answer: oneshot::Sender<Outcome>,
     /// It has arrived once, and will arrive again.
     pub(crate) arrived: bool,
+}
+
+/// What happened to an object while a process opened its file.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    process: usize,
+    key: String,
+    /// Contents that the object had; `None`: it was not there.
+    pub(crate) states: BTreeSet<Option<String>>,
+    pub(crate) was_asked: bool,
+    /// A request of the process was not answered, or refused.
+    pub(crate) has_failed: bool,
 }
 
 pub(crate) struct World {
@@ -53,6 +68,10 @@ pub(crate) struct World {
     sleepers: BTreeSet<u32>,
     /// Probes wait as other requests do.
     pub(crate) probes_wait: bool,
+    /// One of a process at most.
+    watches: Vec<Watch>,
+    /// When a request of a process for a key arrived last.
+    recent: BTreeMap<(usize, String), Duration>,
 }
 
 pub(crate) struct Sim {
@@ -113,6 +132,8 @@ impl Sim {
             requests: 0,
             sleepers: BTreeSet::new(),
             probes_wait: false,
+            watches: Vec::new(),
+            recent: BTreeMap::new(),
         };
         Arc::new(Sim { world: Mutex::new(world), moved: Condvar::new(), threads: Mutex::default() })
     }
@@ -184,6 +205,9 @@ impl Sim {
             Err(error) => error.kind(),
         };
         world.oracle.tell(format!("{line} -> {shown}"));
+        let is_answered = matches!(fate, Fate::Answered | Fate::Repeated);
+        let is_known = outcome.as_ref().err().is_none_or(|error| error.status() == Some(404));
+        world.note_request(one.process, &one.ask, is_answered && is_known);
         if fate == Fate::Repeated {
             one.arrived = true;
             world.parked.push(one);
@@ -204,16 +228,53 @@ impl Sim {
         let mut world = self.world();
         world.oracle.tell(line.clone());
         world.store.change(change);
-        let World { store, oracle, .. } = &mut *world;
-        oracle.look(&line, &store.objects);
+        world.look(&line);
     }
 }
 
 impl World {
     pub(crate) fn execute(&mut self, ask: &Ask, age: usize, why: &str) -> Outcome {
         let outcome = self.store.execute(ask, age);
-        self.oracle.look(why, &self.store.objects);
+        self.look(why);
         outcome
+    }
+
+    /// The bucket may have changed.
+    fn look(&mut self, why: &str) {
+        self.oracle.look(why, &self.store.objects);
+        for watch in &mut self.watches {
+            watch.states.insert(self.store.objects.get(&watch.key).map(|object| object.name.clone()));
+        }
+    }
+
+    /// A request has arrived, or got lost.
+    fn note_request(&mut self, process: usize, ask: &Ask, is_answered: bool) {
+        let now = self.now;
+        let text = std::str::from_utf8(&ask.body).unwrap_or_default();
+        let removed = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
+        let keys = removed.map(|(key, _)| key.to_owned()).chain([ask.key.clone()]).chain(source_of(ask));
+        self.recent.extend(keys.map(|key| ((process, key), now)));
+        for watch in self.watches.iter_mut().filter(|watch| watch.process == process) {
+            watch.was_asked |= ask.method == http::Method::HEAD && ask.key == watch.key;
+            watch.has_failed |= !is_answered;
+        }
+    }
+
+    /// Watches an object while a process opens its file.
+    pub(crate) fn watch(&mut self, process: usize, key: &str) {
+        let states = BTreeSet::from([self.store.objects.get(key).map(|object| object.name.clone())]);
+        self.watches.retain(|watch| watch.process != process);
+        self.watches.push(Watch { process, key: key.to_owned(), states, was_asked: false, has_failed: false });
+    }
+
+    pub(crate) fn unwatch(&mut self, process: usize) -> Option<Watch> {
+        let at = self.watches.iter().position(|watch| watch.process == process)?;
+        Some(self.watches.remove(at))
+    }
+
+    /// Whether a process may just have written an object.
+    pub(crate) fn is_recent(&self, process: usize, key: &str) -> bool {
+        self.recent.get(&(process, key.to_owned())).is_some_and(|at| self.now <= *at + SHOWN_AFTER)
     }
 
     /// Whether this attempt is lost, since one before it was and is to be given up.
@@ -270,6 +331,7 @@ impl Carrier for Line {
             return Box::pin(std::future::ready(outcome));
         }
         if world.gives_up(self.process, ask) {
+            world.note_request(self.process, ask, false);
             return Box::pin(std::future::ready(Err(nobody_knows(ask))));
         }
         let (answer, arrives) = oneshot::channel();

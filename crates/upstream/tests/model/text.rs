@@ -19,6 +19,21 @@ pub(crate) struct Draft {
     pub(crate) patch: Option<Range<usize>>,
 }
 
+/// What a step of a write to an open file does.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    pub(crate) name: String,
+    /// Units at the end.
+    pub(crate) units: usize,
+    /// These units are replaced, if the file is long enough.
+    pub(crate) patch: Option<Range<usize>>,
+    /// It becomes so long, if it is longer, and its first unit is replaced.
+    pub(crate) cut: Option<usize>,
+}
+
+/// Units of a file; one that would be longer is begun anew.
+const UNITS_MAX: usize = 240;
+
 /// What is written where, and what the file then has.
 pub(crate) struct Written {
     pub(crate) offset: usize,
@@ -47,6 +62,27 @@ impl Draft {
             None if self.units == 0 => Written::all(self.name.clone().into_bytes()),
             None => Written::all(unit.repeat(self.units).into_bytes()),
         }
+    }
+}
+
+impl Growth {
+    pub(crate) fn over(&self, seen: &[u8]) -> Written {
+        let unit = format!("{};", self.name).into_bytes();
+        let is_long = seen.len().is_multiple_of(UNIT);
+        if let Some(cut) = self.cut.filter(|cut| is_long && cut * UNIT < seen.len()) {
+            let mut whole = seen[..cut * UNIT].to_vec();
+            whole[..UNIT].copy_from_slice(&unit);
+            return Written { offset: 0, bytes: unit, whole };
+        }
+        let patch = self.patch.clone().filter(|patch| is_long && patch.end * UNIT <= seen.len());
+        let end = if is_long && seen.len() / UNIT + self.units <= UNITS_MAX { seen.len() } else { 0 };
+        let (offset, bytes, mut whole) = match patch {
+            Some(patch) => (patch.start * UNIT, unit.repeat(patch.len()), seen.to_vec()),
+            None => (end, unit.repeat(self.units), seen[..end].to_vec()),
+        };
+        whole.resize(whole.len().max(offset + bytes.len()), 0);
+        whole[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        Written { offset, bytes, whole }
     }
 }
 

@@ -14,8 +14,13 @@ use crate::encoded::decoded;
 use crate::store::{Object, Outcome, Store, answer, etag_header, header, metadata, plain, refused, source_of};
 
 /// Parts and copies of so many bytes at most; with these sizes every kind of request is made of small contents.
-pub(crate) const SIZES: margay_upstream::PartSizes =
-    margay_upstream::PartSizes { one_put_bytes_max: 256, part_bytes: 160, copy_bytes_max: 1280 };
+pub(crate) const SIZES: margay_upstream::PartSizes = margay_upstream::PartSizes {
+    one_put_bytes_max: 256,
+    part_bytes: 160,
+    copy_bytes_max: 1280,
+    // Open files are looked at when the time of the seed moves.
+    look_every: std::time::Duration::from_secs(3600),
+};
 
 /// What a store does with the conditions of completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
