@@ -426,10 +426,6 @@ impl User {
         sent.is_ok()
     }
 
-    pub(crate) fn read(&self, path: &str) -> Done<String> {
-        self.read_at(path, self.at(path)?)
-    }
-
     fn below(&self, directory: Ino, path: &str, into: &mut Tree) -> Done<()> {
         let handle = self.mount.open_directory(directory)?;
         let mut items = Vec::new();
