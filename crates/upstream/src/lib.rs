@@ -18,6 +18,7 @@ pub mod far;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod given;
+mod heads;
 mod list;
 mod opens;
 mod packed;

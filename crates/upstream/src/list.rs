@@ -6,8 +6,7 @@
 //!                names that are there stay as they are.
 //!             L2 one listing of a directory at a time, for all who wait.
 //!             L3 attributes that a listing does not have come from a HEAD of each object. Both make the same entry.
-//!             L4 a directory without a marker is there only if something is below it, where a listing alone does not tell that.
-//! Not here:   who waits (tracked), bytes (bytes).
+//! Not here:   who waits (tracked), the HEADs (heads), bytes (bytes).
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -17,8 +16,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use margay_client::ClientError;
-use margay_client::client::ListQuery;
-use margay_client::upstream::{Described, StoreName, Upstream};
+use margay_client::upstream::{Described, Upstream};
 use margay_env::{Clock, Timestamp};
 use margay_meta::EngineError;
 use margay_meta::unready::Wait;
@@ -29,13 +27,13 @@ use margay_volume::{ETag, Imported, ImportedBytes, ImportedKind, Volume};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
 
 use crate::attributes::{self, ObjectAttributes, kept_headers, write_id_of, written_ms};
 use crate::bytes::segment_of;
 use crate::given::{self, Owned};
+use crate::heads::described;
 use crate::opens::Opens;
-use crate::pages::{Line, Listed, Page, Pages};
+use crate::pages::{Listed, Page, Pages};
 use crate::runtime::Requests;
 use crate::silence::{SILENT_LOOK_EVERY, SILENT_TIME_MAX, told, unless_silent};
 use crate::tracked::{Lister, State, Tracked, entering};
@@ -45,6 +43,8 @@ use crate::xattrs;
 const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Directories that are listed at once for callers without a thread: each takes one here.
 const LISTINGS_MAX: usize = 64;
+/// EACCES of Linux.
+const NO_ACCESS: i32 = 13;
 /// Entries of one batch.
 const ENTRIES_PER_BATCH: usize = 500;
 
@@ -99,13 +99,49 @@ pub(crate) struct Listing {
 }
 
 /// How a listing went, once it has.
-type Outcome = Option<Result<(), String>>;
+type Outcome = Option<Result<(), Unlisted>>;
+
+/// Why something was not listed.
+#[derive(Clone, Debug)]
+pub(crate) struct Unlisted {
+    why: String,
+    /// The store has decided so: it is not waited for.
+    is_refused: bool,
+}
+
+impl From<String> for Unlisted {
+    fn from(why: String) -> Unlisted {
+        Unlisted { why, is_refused: false }
+    }
+}
+
+impl From<&str> for Unlisted {
+    fn from(why: &str) -> Unlisted {
+        why.to_owned().into()
+    }
+}
+
+impl From<Unlisted> for String {
+    fn from(unlisted: Unlisted) -> String {
+        unlisted.why
+    }
+}
+
+impl From<Unlisted> for EngineError {
+    fn from(Unlisted { why, is_refused }: Unlisted) -> EngineError {
+        if !is_refused {
+            return EngineError::Unavailable(why);
+        }
+        tracing::warn!(why, "the bucket refuses a listing");
+        EngineError::Io(std::io::Error::from_raw_os_error(NO_ACCESS))
+    }
+}
 
 /// Waits for a listing that goes on by itself.
 fn waited_for(mut listed: watch::Receiver<Outcome>) -> Wait {
     Box::pin(async move {
         let outcome = listed.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-        outcome.unwrap_or_else(|| Err("the mount ends".to_owned())).map_err(EngineError::Unavailable)
+        outcome.unwrap_or_else(|| Err("the mount ends".into())).map_err(EngineError::from)
     })
 }
 
@@ -137,7 +173,19 @@ impl Listing {
         Listing { tracked, volume, bucket, upstream, pages, requests, clock, opens, turns, begun, turnstile }
     }
 
-    fn list_now(&self, directory: Ino) -> Result<(), String> {
+    /// As one of all who want it (L2).
+    fn list_once(&self, directory: Ino) -> Result<(), Unlisted> {
+        let turn = Arc::clone(self.turns.lock().entry(directory).or_default());
+        let mine = turn.lock();
+        // Somebody else may have listed it since.
+        let is_unlisted = self.tracked.unlisted.read().contains(&directory);
+        let listed = if is_unlisted { self.list_now(directory) } else { Ok(()) };
+        drop(mine);
+        self.turns.lock().remove(&directory);
+        listed
+    }
+
+    fn list_now(&self, directory: Ino) -> Result<(), Unlisted> {
         let (path, hidden) = {
             let mut files = self.tracked.files.lock();
             (files.paths.of(&*self.tracked.below, directory), files.paths.temporary_directory())
@@ -165,14 +213,14 @@ impl Listing {
     }
 
     /// As `Pages::page`; blocks.
-    pub(crate) fn page(&self, names: (&str, &str), token: Option<String>, metadata: bool) -> Result<Page, String> {
+    pub(crate) fn page(&self, names: (&str, &str), token: Option<String>, metadata: bool) -> Result<Page, Unlisted> {
         let (pages, path, hidden) = (Arc::clone(&self.pages), names.0.to_owned(), names.1.to_owned());
         self.wait(async move { pages.page((&path, &hidden), token, metadata).await })
     }
 
     /// Asks for each object of a listing of which it does not say enough, and for the marker of each directory; objects that are gone by now are left out.
     /// Blocks.
-    pub(crate) fn described(&self, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, String> {
+    pub(crate) fn described(&self, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, Unlisted> {
         let (upstream, path) = (self.upstream.clone(), path.to_owned());
         self.wait(async move { described(&upstream, &path, listed).await })
     }
@@ -181,7 +229,7 @@ impl Listing {
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         asked: impl Future<Output = Result<T, ClientError>> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, Unlisted> {
         let upstream = self.upstream.clone();
         let limited = async move {
             let silent = || upstream.meter().contact().silent.map(|silence| silence.since);
@@ -191,11 +239,13 @@ impl Listing {
         let answer = self.requests.wait(limited).ok_or("the mount ends")?;
         let why = match answer {
             Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) if !error.is_unanswered() => return Err(error.to_string()),
+            Some(Err(error)) if !error.is_unanswered() => {
+                return Err(Unlisted { why: error.to_string(), is_refused: error.status().is_some() });
+            }
             Some(Err(error)) => error.to_string(),
             None => format!("no answer within {} s", SILENT_TIME_MAX.as_secs()),
         };
-        Err(told(&self.upstream).unwrap_or_else(|| format!("the bucket {}: {why}", self.upstream.name())))
+        Err(told(&self.upstream).unwrap_or_else(|| format!("the bucket {}: {why}", self.upstream.name())).into())
     }
 
     /// Names that an earlier listing, which was cut off, has entered.
@@ -288,14 +338,11 @@ impl Lister for Listing {
         self.requests.spawn(async move {
             let turn = own.turnstile.acquire().await;
             let lists = Arc::clone(&own);
-            let outcome = tokio::task::spawn_blocking(move || lists.list(directory)).await;
+            let outcome = tokio::task::spawn_blocking(move || lists.list_once(directory)).await;
             drop(turn);
             own.begun.lock().remove(&directory);
             // Nobody may wait any more.
-            let _ = tell.send(Some(match outcome {
-                Ok(listed) => listed.map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            }));
+            let _ = tell.send(Some(outcome.unwrap_or_else(|error| Err(error.to_string().into()))));
         });
         waited_for(listed)
     }
@@ -309,70 +356,8 @@ impl Lister for Listing {
     }
 
     fn list(&self, directory: Ino) -> Result<(), EngineError> {
-        let turn = Arc::clone(self.turns.lock().entry(directory).or_default());
-        let mine = turn.lock();
-        // Somebody else may have listed it since.
-        let is_unlisted = self.tracked.unlisted.read().contains(&directory);
-        let listed = if is_unlisted { self.list_now(directory) } else { Ok(()) };
-        drop(mine);
-        self.turns.lock().remove(&directory);
-        listed.map_err(EngineError::Unavailable)
+        self.list_once(directory).map_err(EngineError::from)
     }
-}
-
-async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, ClientError> {
-    let mut heads = JoinSet::new();
-    let mut found = Vec::with_capacity(listed.len());
-    let mut put = |key: String, modified: Option<u64>, there: Option<Described>| {
-        // An object without an answer was removed since.
-        if let Some(name) = key.strip_prefix(path).filter(|_| modified.is_none() || there.is_some()) {
-            let sort_name = name.to_owned();
-            let told = there.as_ref().map_or(0, |there| written_ms(&there.headers));
-            // HEAD says it in whole seconds.
-            let modified = modified.filter(|listed| is_same_time(*listed, told)).unwrap_or(told);
-            found.push(Found { sort_name, there, key, modified, attributes: None });
-        }
-    };
-    for (key, listed) in listed {
-        match listed {
-            Listed::Object(Line { described: Some(there), modified, .. }) => put(key, Some(modified), Some(there)),
-            listed => drop(heads.spawn(head(upstream.clone(), key, listed))),
-        }
-    }
-    while let Some(head) = heads.join_next().await {
-        let head = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
-        if let Some((key, modified, there)) = head {
-            put(key, modified, there);
-        }
-    }
-    found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
-    Ok(found)
-}
-
-/// The key, the listed time of an object (`None`: a directory's), and what is there; `None`: it is no directory (L4).
-async fn head(
-    upstream: Upstream,
-    key: String,
-    listed: Listed,
-) -> Result<Option<(String, Option<u64>, Option<Described>)>, ClientError> {
-    if matches!(listed, Listed::Directory) && upstream.store().is_some_and(StoreName::lists_empty_directories) {
-        let query = ListQuery { prefix: &key, keys_max: 1, encoded: true, ..ListQuery::default() };
-        if upstream.list(&query).await?.entries.is_empty() {
-            return Ok(None);
-        }
-    }
-    let head = match (upstream.describe(&key).await, listed) {
-        // It may be listed and not be read: it is shown, and reading it says so.
-        (Err(error), Listed::Object(Line { size, etag, modified, .. })) if error.status() == Some(403) => {
-            let there = Described { etag, size, headers: HeaderMap::new() };
-            Ok((key, Some(modified), Some(there)))
-        }
-        // Where missing keys are refused, too.
-        (Err(error), Listed::Directory) if error.status() == Some(403) => Ok((key, None, None)),
-        (there, Listed::Object(line)) => there.map(|there| (key, Some(line.modified), there)),
-        (there, Listed::Directory) => there.map(|there| (key, None, there)),
-    };
-    head.map(Some)
 }
 
 /// Whether two times of an object are one: some are told in whole seconds. 0 is not known.

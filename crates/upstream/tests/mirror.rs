@@ -29,6 +29,8 @@ mod missed;
 mod multipart;
 #[path = "mirror/parts.rs"]
 mod parts;
+#[path = "mirror/refused.rs"]
+mod refused;
 #[path = "mirror/removals.rs"]
 mod removals;
 #[path = "mirror/store.rs"]
