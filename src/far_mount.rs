@@ -186,6 +186,7 @@ impl FarMount {
             Err(failure) => {
                 tokio::task::block_in_place(|| running.mounts.unmount_all(UNMOUNT_TIME_MAX));
                 doors.close(&running).await;
+                running.forget_if_empty();
                 return Err(failure);
             }
         };

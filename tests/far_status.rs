@@ -215,6 +215,23 @@ fn unmount_waits_or_leaves_the_rest_in_the_cache() {
 }
 
 #[test]
+fn a_mount_that_could_not_begin_leaves_no_cache_behind() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let (cache, file) = (world.folder.path().join("cache-1"), world.folder.path().join("file"));
+    fs::write(&file, "content").unwrap();
+    let words =
+        ["mount", "s3://bucket/sub", file.to_str().unwrap(), "--foreground", "--cache", cache.to_str().unwrap()];
+    assert!(fails(&world, &words).contains("cannot be made"));
+    let far = world.mount("cache-2");
+    assert_eq!(status(&world, "s3://bucket/sub")["path"], far.path.to_str().unwrap());
+    done(&world, &["sync", "s3://bucket/sub"]);
+    assert_eq!(far.end(), Some(0));
+}
+
+#[test]
 fn a_mount_in_the_place_of_a_killed_one_is_the_one_that_is_meant() {
     if fuse::must_not_mount() {
         return;

@@ -3,7 +3,8 @@
 //! Why:        the kernel's table of mounts names no cache, and a mount that is gone may have left something to send.
 //! Layout:     one file for each cache in `$XDG_STATE_HOME/margay/far`, of root in `/var/lib/margay/far`, else in
 //!             `~/.local/state/margay/far`. Its name is a digest of the cache's path, its content JSON.
-//! Invariants: G1 a cache is entered before it is mounted, and removed when everything of it is in the bucket.
+//! Invariants: G1 a cache is entered before it is mounted, and removed when everything of it is in the bucket, also where the
+//!                mount fails.
 //!             G2 an entry is a hint: one that is missing or wrong loses no data.
 //! Not here:   what is left in a cache (margay-upstream).
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::gateway::Served;
+use super::registry;
 use crate::admin::Healthy;
 use crate::mounts::Mounts;
 use crate::wiring::Storage;
@@ -148,6 +149,13 @@ impl Running {
             "goes_on": goes_on,
             "error": error,
         })
+    }
+
+    /// Nobody looks for a cache that was not mounted and has nothing to send.
+    pub(super) fn forget_if_empty(&self) {
+        if self.far.backlog().files == 0 {
+            registry::remove(&self.env, &self.cache);
+        }
     }
 
     /// `Err` says what ends this process's work.
