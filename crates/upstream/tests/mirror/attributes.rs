@@ -276,5 +276,7 @@ fn links_without_a_body_and_times_of_directories_come_back() {
     let fresh = fresh(&store, 48);
     assert_eq!((target(&fresh, "moved"), target(&fresh, "own")), (b"up/100%".to_vec(), b"other one".to_vec()));
     assert_eq!(fresh.mount.attributes(fresh.at("d").unwrap()).unwrap().modified, Timestamp(5_000_000_001));
+    // The kernel asks for none of a link.
+    assert_eq!((fresh.xattrs("own"), fresh.xattrs("moved")), Default::default());
     assert_eq!(fresh.far.backlog().files, 0);
 }

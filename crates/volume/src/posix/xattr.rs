@@ -29,6 +29,7 @@ use crate::upload::place;
 const LIST_BYTES_MAX: usize = 64 * 1024;
 /// Attempts to read a file that is replaced meanwhile.
 const TRIES_MAX: usize = 64;
+const USER_SPACE: &[u8] = b"user.";
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// What a change does to one attribute: `None` removes it.
@@ -69,7 +70,7 @@ fn check_name(name: &[u8]) -> Result<(), PosixError> {
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(PosixError::TooLarge);
     }
-    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let spaces: [&[u8]; 3] = [USER_SPACE, b"trusted.", b"security."];
     let known = spaces.iter().any(|space| name.len() > space.len() && name.starts_with(space));
     if known || name == acl::ACCESS || name == acl::DEFAULT { Ok(()) } else { Err(PosixError::Unsupported) }
 }
@@ -111,8 +112,10 @@ impl Mount {
 
     /// Names, each followed by a zero byte, as `listxattr` returns them.
     pub fn list_xattrs(&self, ino: Ino) -> Result<Vec<u8>, PosixError> {
-        let mut names = Vec::new();
-        if !self.is_directory(ino)? {
+        let (mut names, is_directory) = (Vec::new(), self.is_directory(ino)?);
+        // Of a link or a device the kernel reads no `user.*`, so S3's metadata of it is none here.
+        let is_special = !is_directory && self.locate_file(ino)?.is_some_and(|located| located.file.kind() != 0);
+        if !is_directory && !is_special {
             for (header, value) in &self.headers(ino)? {
                 // Programs that copy attributes would set what nobody has set.
                 if self.options.upstream.is_some() && xattr_headers::is_default(header, value) {
@@ -125,8 +128,11 @@ impl Mount {
             }
         }
         self.volume.scan(&key::xattrs(ino), &mut Seen::default(), |row| {
-            names.extend_from_slice(key::parse_ino(row.key)?.1);
-            names.push(0);
+            let name = key::parse_ino(row.key)?.1;
+            if !is_special || !name.starts_with(USER_SPACE) {
+                names.extend_from_slice(name);
+                names.push(0);
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(names)
