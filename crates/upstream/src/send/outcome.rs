@@ -131,7 +131,7 @@ impl Sender {
         let says_nothing = |status| status == 200 || status >= 500;
         let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(says_nothing);
         self.let_go(request, may_be_done);
-        let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
+        let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501)) && !is_of_way(&unsent);
         // What cannot be read here must not hold up others for ever.
         let is_unreadable = matches!(unsent, Unsent::Local(_)) && self.tries(request) >= UNREADABLE_TRIES_MAX;
         self.postponed(request, &unsent.to_string(), is_refused || is_unreadable);
@@ -212,6 +212,12 @@ impl Sender {
         self.tracked.told.tell(now, &request.key, why, is_refused);
         self.tracked.settled.notify([Ino(request.file)]);
     }
+}
+
+/// Whether the bytes did not arrive as they were sent. The next time they may, so it is no refusal of them.
+fn is_of_way(unsent: &Unsent) -> bool {
+    const CODES: [&str; 4] = ["BadDigest", "IncompleteBody", "RequestTimeout", "XAmzContentSHA256Mismatch"];
+    matches!(unsent, Unsent::Bucket(ClientError::Refused(refusal)) if CODES.contains(&refusal.code.as_str()))
 }
 
 /// What is to be removed, with what tells it from other objects with the same bytes.

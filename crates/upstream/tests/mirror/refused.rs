@@ -1,10 +1,13 @@
 //! What a store refuses of one key is no fault of another, and passes where the answer says so.
 
+use std::time::Duration;
+
 use http::Method;
 use margay_volume::posix::*;
 
 use crate::store::{Fault, Lists, Store};
 use crate::world::*;
+use crate::{in_bucket, keys};
 
 fn fresh(seed: u64, lists: Lists, of: &[(&str, &'static [u8])]) -> (std::sync::Arc<Store>, World) {
     let (store, target) = runtime().block_on(Store::start());
@@ -38,7 +41,7 @@ fn a_key_that_may_not_be_asked_for_costs_its_own_attributes() {
 /// Nothing is entered without its attributes because keys have expired, and nobody is told that there was no answer.
 #[test]
 fn a_listing_that_is_refused_says_so() {
-    let of: &[(&str, &[u8])] = &[("d/file", b"12")];
+    let of: &[(&str, &[u8])] = &[("file", b"12")];
     let (store, world) = fresh(92, Lists::Nothing, of);
     let errno = |done: Done<_>| match done.map(|_: margay_rows::Ino| ()) {
         Err(PosixError::Failed(margay_volume::Error::Io(error))) => error.raw_os_error(),
@@ -47,14 +50,31 @@ fn a_listing_that_is_refused_says_so() {
     store.script(|method, key, _| {
         (*method == Method::GET && key.is_empty()).then_some(Fault::Refused(403, "AccessDenied"))
     });
-    assert_eq!(errno(world.at("d/file")), Some(13));
+    assert_eq!(errno(world.at("file")), Some(13));
     let mut is_expired = false;
     store.script(move |method, _, _| {
         is_expired |= *method == Method::HEAD;
         is_expired.then_some(Fault::Refused(400, "ExpiredToken"))
     });
-    assert_eq!(errno(world.at("d/file")), Some(13));
+    assert_eq!(errno(world.at("file")), Some(13));
     store.script(|_, _, _| None);
-    store.set_header("d/file", "x-amz-meta-mode", "0100600");
-    assert_eq!(kind(&world, "d/file"), (FileKind::Regular, 0o600, 2));
+    store.set_header("file", "x-amz-meta-mode", "0100600");
+    assert_eq!(kind(&world, "file"), (FileKind::Regular, 0o600, 2));
+}
+
+#[test]
+fn bytes_that_did_not_arrive_whole_are_sent_again_soon() {
+    for code in ["BadDigest", "IncompleteBody", "RequestTimeout", "XAmzContentSHA256Mismatch"] {
+        let (store, world, cache) = listed(93, &[]);
+        store.script(move |method, key, _| (*method == Method::PUT && key == "a").then_some(Fault::Refused(400, code)));
+        world.write("", "a", 0, b"content").unwrap();
+        cache.clock().jump(Duration::from_secs(5));
+        wait("it has failed", || world.far.backlog().failing > 0);
+        let failure = world.far.backlog().failures.remove(0);
+        assert!(!failure.is_refused && failure.again_after <= Duration::from_secs(60), "{failure:?}");
+        store.script(|_, _, _| None);
+        cache.clock().jump(Duration::from_secs(60));
+        world.flush();
+        assert_eq!(keys(&in_bucket(&store)), ["a 644 7"]);
+    }
 }
