@@ -224,9 +224,12 @@ impl Files {
         });
     }
 
-    /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused, and
-    /// those of temporary objects: who sends removes what it finds there.
+    /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused,
+    /// those of temporary objects, since who sends removes what it finds there, and files with the key of their directory.
     pub(super) fn note(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<Vec<(Ino, File)>, EngineError> {
+        if changed.iter().any(|one| one.name.as_ref().is_some_and(|(_, name)| name.is_empty())) {
+            return Err(refused(NOT_PERMITTED));
+        }
         self.sequence += 1;
         let noted = self.note_at(engine, changed, self.sequence)?;
         for key in noted.iter().filter_map(|(_, file)| file.key.as_deref()) {

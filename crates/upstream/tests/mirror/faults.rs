@@ -432,3 +432,15 @@ fn a_copy_whose_answer_was_lost_stays_when_its_source_is_removed() {
         assert_eq!(here(&world), there);
     }
 }
+
+/// The key `d/` is the directory's own; a mount shows such an object as `@{}` elsewhere.
+#[test]
+fn a_file_with_the_key_of_its_directory_is_refused() {
+    let (store, world, _cache) = listed(43, &[("d/a", b"1")]);
+    assert!(world.write("d", "", 0, b"x").is_err());
+    assert!(world.rename("d/a", "d/", RenameMode::Replace).is_err());
+    world.write("d", "b", 0, b"2").unwrap();
+    world.flush();
+    let files = bodies(&store).into_iter().filter(|(key, _)| !key.ends_with('/'));
+    assert_eq!(files.collect::<Vec<_>>(), pairs(&[("d/a", "1"), ("d/b", "2")]));
+}

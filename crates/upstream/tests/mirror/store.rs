@@ -17,7 +17,7 @@ use crate::documents::{Upload, etag_of, removals, removed_but, with_field};
 use crate::encoded::decoded;
 use crate::headers::{holds, metadata};
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
-use crate::told::told;
+use crate::told::{read, told};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
@@ -115,7 +115,7 @@ impl Object {
         self.parts_etag.clone().unwrap_or_else(|| etag_of(&self.body))
     }
 
-    fn time(&self, form: &str) -> String {
+    pub(crate) fn time(&self, form: &str) -> String {
         jiff::Timestamp::from_millisecond(self.modified).unwrap().strftime(form).to_string()
     }
 
@@ -420,7 +420,7 @@ impl State {
     }
 
     fn delete(&mut self, document: &str) -> Answer {
-        // As MinIO.
+        // As MinIO: XML has no control characters.
         if document.contains(|one: char| one.is_control() || one == '\u{fffe}') {
             return refusal(400, "MalformedXML");
         }
@@ -475,32 +475,4 @@ impl State {
         out.extend(left.map(|left| format!("<CommonPrefixes><Prefix>{left}</Prefix></CommonPrefixes>")));
         answer(200, out + "</ListBucketResult>")
     }
-}
-
-fn read(head: &http::request::Parts, object: &Object) -> Answer {
-    let etag = object.etag();
-    if text(&head.headers, "if-match").is_some_and(|wanted| wanted != etag) {
-        return refusal(412, "PreconditionFailed");
-    }
-    let mut out = if head.method == Method::HEAD {
-        let mut out = answer(200, "");
-        out.headers_mut().insert("content-length", object.body.len().into());
-        out
-    } else {
-        let range = text(&head.headers, "range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
-        let (first, last): (usize, usize) =
-            range.map(|(one, two)| (one.parse().unwrap(), two.parse().unwrap())).unwrap();
-        let end = object.body.len().min(last + 1);
-        let mut out = answer(206, object.body.slice(first..end));
-        let range = format!("bytes {first}-{}/{}", end - 1, object.body.len());
-        out.headers_mut().insert("content-range", range.parse().unwrap());
-        out
-    };
-    for (name, value) in object.said() {
-        out.headers_mut()
-            .insert(http::header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
-    }
-    out.headers_mut().insert("etag", etag.parse().unwrap());
-    out.headers_mut().insert("last-modified", object.time("%a, %d %b %Y %H:%M:%S GMT").parse().unwrap());
-    out
 }
