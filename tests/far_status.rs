@@ -232,6 +232,31 @@ fn a_mount_that_could_not_begin_leaves_no_cache_behind() {
 }
 
 #[test]
+fn a_place_that_is_no_mount_is_an_error_in_json() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let told = |arguments: &[&str]| {
+        let output = run(&world, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        value["error"].as_str().unwrap().to_owned()
+    };
+    let place = world.folder.path().join("none");
+    let place = place.to_str().unwrap();
+    for words in [&["sync", place][..], &["warm", place], &["status", place], &["unmount", place, "--now"]] {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        assert!(told(&words).contains("is no far mount"), "{words:?}");
+    }
+    let (first, second) = (world.mount("cache-1"), world.mount_beside("cache-2"));
+    for command in ["sync", "status"] {
+        assert!(told(&[command, "s3://bucket/sub", "--json"]).contains("has several caches"), "{command}");
+    }
+    assert_eq!((first.end(), second.end()), (Some(0), Some(0)));
+}
+
+#[test]
 fn a_mount_in_the_place_of_a_killed_one_is_the_one_that_is_meant() {
     if fuse::must_not_mount() {
         return;

@@ -25,6 +25,7 @@ use crate::control;
 use crate::exit::{Code, Failure};
 use crate::far_mount::text;
 use crate::mounts::options::MountChoice;
+use far_commands::Synced;
 use store_options::StoreOptions;
 
 const MOUNT_EXAMPLES: &str = "Examples:
@@ -182,13 +183,11 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
 }
 
 pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
-    match far_commands::sync(args)? {
-        Some(cache) => {
-            let sent = far::run_sync(args, &cache).map(|()| Some(json!({ "sent": true })));
-            far_commands::tell(args.json, "sent", sent).map(drop)
-        }
-        None => Ok(()),
-    }
+    let sent = far_commands::sync(args).and_then(|done| match done {
+        Synced::Done(told) => Ok(told),
+        Synced::Left(cache) => far::run_sync(args, &cache).map(|()| json!({ "sent": true })),
+    });
+    far_commands::tell(args.json, "sent", sent.map(Some)).map(drop)
 }
 
 pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use http::Method;
 use margay_env::Env;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
 use super::mount;
@@ -42,7 +42,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = args.data.settings(&Env::real())?;
     if args.place.is_some() || args.cache.is_some() {
-        let status = mount::status(args.place.as_deref(), args.cache.as_deref(), &settings)?;
+        let status = mount::status(args.place.as_deref(), args.cache.as_deref(), &settings);
+        let status = status.inspect_err(|failure| {
+            if args.json {
+                println!("{:#}", json!({ "error": failure.message }));
+            }
+        })?;
         match args.json {
             true => println!("{status:#}"),
             false => print!("{}", text::status(&status, args.conflicts)),

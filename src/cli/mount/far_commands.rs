@@ -159,8 +159,16 @@ pub(super) fn rows(settings: &Settings) -> Result<Vec<Value>, Failure> {
     Ok(rows)
 }
 
-/// Lets the process of a mount send a file or everything. Returns the cache, if nobody has it open.
-pub(super) fn sync(args: &Sync) -> Result<Option<Cache>, Failure> {
+/// What a process that has the cache made of a wish to send.
+pub(super) enum Synced {
+    /// It tells how it went.
+    Done(Value),
+    /// There is none.
+    Left(Cache),
+}
+
+/// Lets the process of a mount send a file or everything.
+pub(super) fn sync(args: &Sync) -> Result<Synced, Failure> {
     let env = Env::real();
     let place = args.place.as_deref();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -169,7 +177,7 @@ pub(super) fn sync(args: &Sync) -> Result<Option<Cache>, Failure> {
     let Some(cache) = find(&env, place, endpoint.as_deref(), args.cache.as_deref())? else {
         return match place.filter(|place| is_bucket(place)) {
             // The cache may be the default one of the bucket.
-            Some(_) => Ok(Some(Cache { path: None, source: None, endpoint: None })),
+            Some(_) => Ok(Synced::Left(Cache { path: None, source: None, endpoint: None })),
             None => Err(not_far(place.unwrap_or_default())),
         };
     };
@@ -177,15 +185,14 @@ pub(super) fn sync(args: &Sync) -> Result<Option<Cache>, Failure> {
     let other = |place: &str| own.source.as_deref().is_some_and(|source| source != place.trim_end_matches('/'));
     if place.is_some_and(|place| is_bucket(place) && other(place)) {
         // Opening it says whose it is.
-        return Ok(Some(own));
+        return Ok(Synced::Left(own));
     }
     let wish = match place.filter(|place| !is_bucket(place)) {
         Some(path) => wish_of(&env, Path::new(path))?,
         None => json!({}),
     };
-    let done = follow(&env, "sync", &cache, "/sync", &wish);
-    let done = tell(args.json, "sent", done)?;
-    Ok(if done.is_none() { Some(own) } else { None })
+    let done = follow(&env, "sync", &cache, "/sync", &wish)?;
+    Ok(done.map_or(Synced::Left(own), Synced::Done))
 }
 
 /// Prints how it went, also if it failed; `None`: it has not begun.
@@ -247,13 +254,14 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
         registry::entries(&env).into_iter().filter(|entry| entry.path.as_deref() == Some(path) && fits(entry));
     let Some(KnownCache { cache, source, .. }) = newest(entries.collect()) else {
         return match args.now {
-            true => Err(not_far(&path.display().to_string())),
+            true => tell(args.json, "sent", Err(not_far(&path.display().to_string()))).map(|_| false),
             false => Ok(false),
         };
     };
     let wish = json!({ "seconds": if args.now { args.wait.min(NOW_SECONDS_MAX) } else { args.wait }, "now": args.now });
     let Some(ended) = tell(args.json, "sent", follow(&env, "unmount", &cache, "/unmount", &wish))? else {
-        return unmount_dead(args, &env, path, mounted.is_some(), &cache).map(|()| true);
+        let freed = unmount_dead(args, &env, path, mounted.is_some(), &cache);
+        return tell(args.json, "sent", freed.map(|()| Some(json!({ "sent": true })))).map(|_| true);
     };
     let begun = env.clock.monotonic();
     while ended["goes_on"] != true

@@ -63,13 +63,12 @@ struct Room {
 }
 
 pub(in crate::cli) fn run_warm(args: &Warm) -> Result<(), Failure> {
-    let (env, path) = (Env::real(), absolute(&args.path)?);
-    let place = path.display().to_string();
-    let cache = find(&env, Some(&place), None, None)?.ok_or_else(|| not_far(&place))?;
-    let status = ask(&cache, "/status")?.filter(|status| status["mounted"] == true);
-    let status = status.ok_or_else(|| Failure::failed(format!("{place} is not mounted: mount it first")))?;
-    let all = status["cache_size"].as_u64().unwrap_or_default() / 2;
-    let found = look(&path, &Room { all, file: all / 4 })?;
+    let env = Env::real();
+    let found = begin(&env, &args.path).inspect_err(|failure| {
+        if args.json {
+            println!("{:#}", json!({ "files": 0, "bytes": 0, "left_out": [], "error": failure.message }));
+        }
+    })?;
     let (count_all, bytes_all) = (found.files.len(), found.bytes);
     let (done, failed) = fetch(&env, found);
     let fetched = count_all - failed.iter().filter(|(_, _, was_read)| *was_read).count();
@@ -90,6 +89,17 @@ pub(in crate::cli) fn run_warm(args: &Warm) -> Result<(), Failure> {
         0 => Ok(()),
         left => Err(Failure::failed(format!("{} not in the cache", count(left, "file")))),
     }
+}
+
+/// What is to be read below a path of a mount.
+fn begin(env: &Env, path: &Path) -> Result<Found, Failure> {
+    let path = absolute(path)?;
+    let place = path.display().to_string();
+    let cache = find(env, Some(&place), None, None)?.ok_or_else(|| not_far(&place))?;
+    let status = ask(&cache, "/status")?.filter(|status| status["mounted"] == true);
+    let status = status.ok_or_else(|| Failure::failed(format!("{place} is not mounted: mount it first")))?;
+    let all = status["cache_size"].as_u64().unwrap_or_default() / 2;
+    look(&path, &Room { all, file: all / 4 })
 }
 
 fn look(path: &Path, room: &Room) -> Result<Found, Failure> {
