@@ -145,6 +145,17 @@ impl FarMount {
         // Requests that are in progress at the end are not waited for, and the next process waits for the lock.
         dir.lock_until_exit();
         let options = self.far_options(id).map_err(Failure::failed)?;
+        let opened = self.open_storage(dir, options, name, silent).await;
+        opened.map_err(|failure| at_rest::with_disk(env, &self.cache, &self.limits, failure))
+    }
+
+    async fn open_storage(
+        &self,
+        dir: DataDir,
+        options: FarOptions,
+        name: Option<&str>,
+        silent: Option<String>,
+    ) -> Result<Opened, Failure> {
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));
         if let Some(why) = silent {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 mod fuse;
 mod server;
 
-use server::far::{Far, World};
+use server::far::{Far, SmallDisk, World};
 
 fn content(number: usize) -> Vec<u8> {
     (0..number * 977 % 300_000).map(|index| (index * number % 251) as u8).collect()
@@ -363,26 +363,6 @@ fn a_cache_stays_within_its_size() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("give it 32MiB or more"), "{said}");
     assert!(!world.folder.path().join("tiny").exists(), "nothing is made");
-}
-
-/// A disk of this size that is gone when it is dropped.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn new(path: std::path::PathBuf, mib: u64) -> SmallDisk {
-        fs::create_dir(&path).unwrap();
-        let size = format!("size={mib}m");
-        assert!(
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).status().unwrap().success()
-        );
-        SmallDisk(path)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
-    }
 }
 
 #[test]

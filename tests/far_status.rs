@@ -17,7 +17,7 @@ use serde_json::Value;
 mod fuse;
 mod server;
 
-use server::far::World;
+use server::far::{SmallDisk, World};
 use server::proxy::Proxy;
 
 /// Nothing here takes longer, on any machine that tests run on.
@@ -229,6 +229,33 @@ fn a_mount_that_could_not_begin_leaves_no_cache_behind() {
     assert_eq!(status(&world, "s3://bucket/sub")["path"], far.path.to_str().unwrap());
     done(&world, &["sync", "s3://bucket/sub"]);
     assert_eq!(far.end(), Some(0));
+}
+
+#[test]
+fn a_cache_disk_that_others_have_filled_is_told() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let disk = SmallDisk::new(world.folder.path().join("disk"), 300);
+    let far = world.mount("disk/cache");
+    let (place, cache) = (far.path.to_str().unwrap().to_owned(), disk.0.join("cache"));
+    assert!(!done(&world, &["status", &place]).contains("is full"));
+    // Until nothing more fits.
+    let mut filler = fs::File::create(disk.0.join("filler")).unwrap();
+    for size in [1 << 20, 4096] {
+        while filler.write_all(&vec![1; size]).is_ok() {}
+    }
+    let full = format!("the disk of the cache {} is full", cache.display());
+    let shown = done(&world, &["status", &place]);
+    assert!(shown.contains(&format!("WRONG: {full}")) && shown.contains("make room on it"), "{shown}");
+    let _ = far.end();
+    let words = ["mount", "s3://bucket/sub", &place, "--foreground", "--cache", cache.to_str().unwrap()];
+    let said = fails(&world, &words);
+    assert!(said.contains(&full) && said.contains("make room on it"), "{said}");
+    drop(filler);
+    fs::remove_file(disk.0.join("filler")).unwrap();
+    assert_eq!(world.mount("disk/cache").end(), Some(0));
 }
 
 #[test]

@@ -126,6 +126,7 @@ impl Running {
             "lists_attributes": self.far.lists_attributes(),
             "honoured": self.far.honoured().map(|known| known.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
             "connection": self.connection(),
+            "disk": self.disk(),
             "cache_size": self.far.cache_bytes_max(),
             "fetched_bytes": self.far.fetched_bytes(),
             "requests": self.requests(),
@@ -203,6 +204,15 @@ impl Running {
             "offline_since": silent.map(|silence| iso(self.before(silence.since))),
             "offline_seconds": silent.map(|silence| silence.since.as_secs()),
             "error": silent.map(|silence| silence.error.clone().unwrap_or_else(|| "a request waits".to_owned())),
+        })
+    }
+
+    /// Of the cache; nothing, if that cannot be read.
+    fn disk(&self) -> Value {
+        let reserve = self.storage.segments.reserve_bytes();
+        let space = self.storage.segments.space().ok();
+        space.map_or(Value::Null, |space| {
+            json!({ "total_bytes": space.total_bytes, "free_bytes": space.free_bytes, "reserve_bytes": reserve })
         })
     }
 

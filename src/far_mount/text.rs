@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// Conflicts that are named without being asked for.
 const CONFLICTS_SHOWN: usize = 5;
+pub(super) const FULL_DISK_ADVICE: &str = "make room on it; what is in the cache is kept";
 
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
@@ -39,6 +40,11 @@ pub fn span(seconds: u64) -> String {
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
     }
+}
+
+pub(super) fn full_disk(cache: &str, free: u64, reserve: u64) -> String {
+    let (free, reserve) = (bytes(free), bytes(reserve));
+    format!("the disk of the cache {cache} is full: it has {free} free, and the cache leaves {reserve} of it free")
 }
 
 pub fn count(number: u64, one: &str) -> String {
@@ -75,6 +81,10 @@ pub fn troubles(status: &Value) -> Vec<(String, String)> {
     if let Some(path) = status["dead"].as_str() {
         let next = format!("margay unmount {path} frees it; mount again, and what is in the cache is sent");
         found.push((format!("the process of the mount at {path} is gone"), next));
+    }
+    let (free, reserve) = (number(&status["disk"], "free_bytes"), number(&status["disk"], "reserve_bytes"));
+    if free < reserve {
+        found.push((full_disk(text(status, "cache"), free, reserve), FULL_DISK_ADVICE.to_owned()));
     }
     let connection = &status["connection"];
     if connection["answers"] == false {
@@ -301,7 +311,7 @@ mod tests {
             "connection": { "answers": false, "offline_since": "2026-11-26T10:01:00Z", "offline_seconds": 240, "error": "refused" },
             "waiting": { "files": 2, "bytes": 1536, "in_progress": 1, "bytes_per_second": 1024, "left_seconds": 2,
                          "oldest_since": "2026-11-26T10:00:30Z" },
-            "failing": 3,
+            "failing": 3, "disk": { "free_bytes": 1024, "reserve_bytes": 2048 },
             "requests": { "in_progress": 5, "limit": 8, "limit_max": 64 },
             "failures": [{ "key": "p/a", "code": "AccessDenied", "reason": "no", "refused": true, "again_seconds": 250,
                            "advice": "ask for rights" }],
@@ -309,11 +319,14 @@ mod tests {
         let shown = status(&value, false);
         let lines: Vec<&str> = shown.lines().collect();
         assert!(
-            lines[0].starts_with("WRONG: the bucket has not answered since 2026-11-26T10:01:00Z (4 min)"),
+            lines[2].starts_with("WRONG: the bucket has not answered since 2026-11-26T10:01:00Z (4 min)"),
             "{shown}"
         );
-        assert_eq!(lines[2], "WRONG: p/a is refused: AccessDenied: no (again in 4 min)");
-        assert_eq!(lines[3].trim(), "ask for rights");
+        let full =
+            "WRONG: the disk of the cache /c is full: it has 1.0 KiB free, and the cache leaves 2.0 KiB of it free";
+        assert_eq!((lines[0], lines[1].trim()), (full, FULL_DISK_ADVICE));
+        assert_eq!(lines[4], "WRONG: p/a is refused: AccessDenied: no (again in 4 min)");
+        assert_eq!(lines[5].trim(), "ask for rights");
         for line in [
             "waiting       2 files, 1.5 KiB to send, 1.0 KiB/s, about 2 s left",
             "fsync         waits for the bucket",

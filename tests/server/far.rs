@@ -169,3 +169,23 @@ impl Drop for Far {
         }
     }
 }
+
+/// A disk of this size that is gone when it is dropped.
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
+
+impl SmallDisk {
+    pub(crate) fn new(path: PathBuf, mib: u64) -> SmallDisk {
+        fs::create_dir(&path).unwrap();
+        let size = format!("size={mib}m");
+        assert!(
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).status().unwrap().success()
+        );
+        SmallDisk(path)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
