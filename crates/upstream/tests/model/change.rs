@@ -93,7 +93,7 @@ impl User {
             {
                 let mut world = self.sim.world();
                 let crate::sim::World { store, oracle, .. } = &mut *world;
-                oracle.moves(&self.name, from, &named(&bytes), &store.objects);
+                oracle.moves(&self.name, (from, to), &named(&bytes), &store.objects);
             }
             self.write(to, |_| Written::all(bytes), false)?;
             self.check_same(from, &handle)?;

@@ -33,6 +33,8 @@ pub(crate) struct Oracle {
     there: BTreeSet<String>,
     /// By who and from where: contents that were copied elsewhere before they were removed.
     moved: BTreeMap<(String, String), String>,
+    /// By who and where: what the bucket had there, by its headers, when somebody copied a content to it.
+    copied: BTreeMap<(String, String), Option<BTreeMap<String, String>>>,
     /// By who: contents that a sync acknowledged which waits for the cache alone.
     synced: BTreeMap<String, BTreeSet<String>>,
     /// Of the only writer, if its syncs wait for its cache alone.
@@ -70,6 +72,7 @@ impl Oracle {
             forgiven: none(),
             there: none(),
             moved: BTreeMap::new(),
+            copied: BTreeMap::new(),
             synced: BTreeMap::new(),
             order: None,
             history,
@@ -112,8 +115,13 @@ impl Oracle {
 
     /// Somebody copies this elsewhere, and then removes it here: a removal does not overtake the copy. If the bucket has it under
     /// another key yet, or has it not, what takes that key or is made of it is a write, as in `makes`.
-    pub(crate) fn moves(&mut self, who: &str, from: &str, content: &str, objects: &Objects) {
-        if objects.get(from).is_none_or(|there| there.name != content) {
+    pub(crate) fn moves(&mut self, who: &str, (from, to): (&str, &str), content: &str, objects: &Objects) {
+        let there = |key: &str| objects.get(key).map(|there| there.headers.clone());
+        // The bucket may have the same content there, of another file.
+        let copied = self.copied.remove(&(who.to_owned(), from.to_owned()));
+        let is_unsent = copied.is_some_and(|copied| copied == there(from));
+        self.copied.insert((who.to_owned(), to.to_owned()), there(to));
+        if is_unsent || objects.get(from).is_none_or(|there| there.name != content) {
             self.superseded.insert(content.to_owned());
         }
         // For a while it is at both.
