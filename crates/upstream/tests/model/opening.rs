@@ -77,8 +77,8 @@ impl User {
         let Some(watch) = watch.filter(|watch| !watch.has_failed && !is_slow && !self.is_dead()) else {
             return (done, None);
         };
-        // A name that is here needs no question.
-        if file.is_some() || matches!(done, Err(PosixError::NotFound)) {
+        // A name that is here needs no question, and a file that has gone since it was listed is looked up again.
+        if matches!((&done, file), (Ok(_), Some(_)) | (Err(PosixError::NotFound), None)) {
             let mut world = self.sim.world();
             match watch.was_asked {
                 true => world.oracle.tell(format!("{} {} {key}", self.name, crate::OPEN_ASKED)),
