@@ -20,7 +20,8 @@ use margay_rows::Ino;
 use margay_rows::record::Data;
 use margay_volume::{Imported, ImportedKind, Options, Volume};
 
-use crate::list::{Found, Listing, imported, parse_etag};
+use crate::heads::Found;
+use crate::list::{Listing, imported, parse_etag};
 use crate::opens::{Opens, Ttl};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};

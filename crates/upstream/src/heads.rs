@@ -11,11 +11,43 @@ use margay_client::upstream::{Described, StoreName, Upstream};
 use tokio::task::JoinSet;
 
 use crate::attributes::written_ms;
-use crate::list::{Found, is_same_time};
 use crate::pages::{Line, Listed};
 
 /// The status of a bad request, whose cause an answer to a HEAD does not say.
 const BAD: u16 = 400;
+
+/// A name in a listing, and what a HEAD says of it.
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) sort_name: String,
+    pub(crate) key: String,
+    /// `None`: a directory without a marker.
+    pub(crate) there: Option<Described>,
+    /// As `UpstreamObject::modified`.
+    pub(crate) modified: u64,
+    /// The entry gets the attributes that these say in place of those of the object, which is to get them.
+    pub(crate) attributes: Option<HeaderMap>,
+}
+
+impl Found {
+    /// What HEAD says of an object.
+    pub(crate) fn object(key: &str, name: &str, there: Described) -> Found {
+        let (sort_name, key, modified) = (name.to_owned(), key.to_owned(), written_ms(&there.headers));
+        Found { sort_name, key, there: Some(there), modified, attributes: None }
+    }
+
+    /// As it would be found with these headers.
+    pub(crate) fn with(&self, headers: &HeaderMap) -> Found {
+        let there = self.there.as_ref().map(|there| Described { headers: headers.clone(), ..there.clone() });
+        Found { there, attributes: None, ..self.clone() }
+    }
+}
+
+/// Whether two times of an object are one: some are told in whole seconds. 0 is not known.
+pub(crate) fn is_same_time(one: u64, other: u64) -> bool {
+    let is_rough = one.is_multiple_of(1000) || other.is_multiple_of(1000);
+    one == 0 || other == 0 || one == other || is_rough && one / 1000 == other / 1000
+}
 
 /// What is there under the names directly below a path.
 pub(crate) async fn described(

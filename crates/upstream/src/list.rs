@@ -14,7 +14,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use margay_client::ClientError;
 use margay_client::upstream::{Described, Upstream};
 use margay_env::{Clock, Timestamp};
@@ -28,10 +27,10 @@ use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use crate::attributes::{self, ObjectAttributes, kept_headers, write_id_of, written_ms};
+use crate::attributes::{self, ObjectAttributes, kept_headers, write_id_of};
 use crate::bytes::segment_of;
 use crate::given::{self, Owned};
-use crate::heads::described;
+use crate::heads::{Found, described};
 use crate::opens::Opens;
 use crate::pages::{Listed, Page, Pages};
 use crate::runtime::Requests;
@@ -47,33 +46,6 @@ const LISTINGS_MAX: usize = 64;
 const NO_ACCESS: i32 = 13;
 /// Entries of one batch.
 const ENTRIES_PER_BATCH: usize = 500;
-
-/// A name in a listing, and what a HEAD says of it.
-#[derive(Clone)]
-pub(crate) struct Found {
-    pub(crate) sort_name: String,
-    pub(crate) key: String,
-    /// `None`: a directory without a marker.
-    pub(crate) there: Option<Described>,
-    /// As `UpstreamObject::modified`.
-    pub(crate) modified: u64,
-    /// The entry gets the attributes that these say in place of those of the object, which is to get them.
-    pub(crate) attributes: Option<HeaderMap>,
-}
-
-impl Found {
-    /// What HEAD says of an object.
-    pub(crate) fn object(key: &str, name: &str, there: Described) -> Found {
-        let (sort_name, key, modified) = (name.to_owned(), key.to_owned(), written_ms(&there.headers));
-        Found { sort_name, key, there: Some(there), modified, attributes: None }
-    }
-
-    /// As it would be found with these headers.
-    fn with(&self, headers: &HeaderMap) -> Found {
-        let there = self.there.as_ref().map(|there| Described { headers: headers.clone(), ..there.clone() });
-        Found { there, attributes: None, ..self.clone() }
-    }
-}
 
 /// What an entry replaces, and which files go without being replaced: names and numbers.
 pub(crate) type Gone = Vec<(String, Ino)>;
@@ -358,12 +330,6 @@ impl Lister for Listing {
     fn list(&self, directory: Ino) -> Result<(), EngineError> {
         self.list_once(directory).map_err(EngineError::from)
     }
-}
-
-/// Whether two times of an object are one: some are told in whole seconds. 0 is not known.
-pub(crate) fn is_same_time(one: u64, other: u64) -> bool {
-    let is_rough = one.is_multiple_of(1000) || other.is_multiple_of(1000);
-    one == 0 || other == 0 || one == other || is_rough && one / 1000 == other / 1000
 }
 
 /// `now` is the time of a directory without a marker.

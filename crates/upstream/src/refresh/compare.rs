@@ -14,7 +14,8 @@ use margay_rows::Ino;
 use margay_rows::record::{Entry, FileEntry, UpstreamObject};
 
 use crate::attributes::{is_told, of_file};
-use crate::list::{Found, Listing, imported, is_same_time, object_of};
+use crate::heads::{Found, is_same_time};
+use crate::list::{Listing, imported, object_of};
 use crate::pages::Listed;
 use crate::tracked::object_row;
 use crate::xattrs;

@@ -28,7 +28,8 @@ use margay_rows::{Ino, key};
 use tokio::sync::{Notify, oneshot};
 
 use self::compare::Difference;
-use crate::list::{Found, Gone, Listing, Rows};
+use crate::heads::Found;
+use crate::list::{Gone, Listing, Rows};
 use crate::pages::{Line, Listed};
 use crate::tracked::{commit, entry_at, object_row, rows_of_object, visit_rows};
 
