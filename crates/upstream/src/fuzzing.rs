@@ -22,7 +22,7 @@ use margay_volume::{Imported, ImportedKind, Options, Volume};
 
 use crate::heads::Found;
 use crate::list::{Listing, imported, parse_etag};
-use crate::opens::{Opens, Ttl};
+use crate::opens::{Opens, Ttl, Writers};
 use crate::runtime::Requests;
 use crate::send::{PartSizes, Sender, Uploads};
 use crate::tracked::{Paths, Tracked};
@@ -157,6 +157,7 @@ pub fn probe(bytes: &[u8]) {
         honoured: parking_lot::Mutex::default(),
         conflicts: parking_lot::Mutex::default(),
         awaits_answer: false,
+        writers: Writers::default(),
     };
     let Ok(found) = run(sender.probe_now()) else { return };
     let named = found.named().expect("it has answered");

@@ -332,6 +332,45 @@ fn an_object_that_is_put_beside_the_last_close_of_a_retained_file_stays() {
     assert!(moments > 1, "{moments} moments");
 }
 
+/// Changes the rights of an open file that was written and has an access list, which follows; another process puts an object in
+/// its place at this moment. False when that has fewer moments.
+fn put_beside_a_change_of_rights(at: usize) -> bool {
+    let (store, env) = memory_world();
+    let pair = Arc::new(pair(&store, &env, STARTS[3]));
+    let mount = &pair.first.mount;
+    let new = NewFile { rights: 0o644, ..NewFile::default() };
+    let (made, handle) = mount.create(mount.root(), &plain("f"), &new, BOTH).unwrap();
+    mount.sync(&handle).unwrap();
+    // Owner, user 5, group, mask, others.
+    let entries = [(1u16, 6u16, u32::MAX), (2, 6, 5), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 4, u32::MAX)];
+    let entries =
+        entries.map(|(tag, rights, id)| [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
+    let list = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
+    mount.set_xattr(made.ino, b"system.posix_acl_access", &list, SetXattr::Any, false).unwrap();
+    mount.write(&handle, 0, b"bytes", false).unwrap();
+    let inner = Arc::clone(&pair);
+    let put = move || assert_eq!(actions::run(&inner.second.volume, &inner.given, Action::Put("f", 300)), "done");
+    pair.engine.arm(at, Box::new(put));
+    let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
+    mount.set_attributes(made.ino, &change).unwrap();
+    let reached = !pair.engine.disarm();
+    let volume = &pair.second.volume;
+    if reached {
+        let current = wait(volume.head_object("b", "f", &ReadCondition::default())).unwrap().size;
+        assert_eq!(current, 300, "before call {at}");
+    }
+    mount.release(handle).unwrap();
+    let report = volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "before call {at}: {report:#?}");
+    reached
+}
+
+#[test]
+fn an_object_that_is_put_beside_a_change_of_rights_stays() {
+    let moments = (0..).take_while(|at| put_beside_a_change_of_rights(*at)).count();
+    assert!(moments > 1, "{moments} moments");
+}
+
 /// A way to the size of `a/x`.
 type Look = fn(&Mount, Ino) -> u64;
 
