@@ -301,6 +301,13 @@ fn a_mount_that_remembers_a_bucket_without_versions_keeps_them_all_the_same() {
     }
 }
 
+/// Another process puts the object `f` at this moment.
+fn arm_a_put(pair: &Arc<Pair>, at: usize) {
+    let inner = Arc::clone(pair);
+    let put = move || assert_eq!(actions::run(&inner.second.volume, &inner.given, Action::Put("f", 300)), "done");
+    pair.engine.arm(at, Box::new(put));
+}
+
 /// Closes a file that its bucket retains then; another process puts an object in its place at this moment. False when closing
 /// has fewer moments.
 fn put_beside_the_last_close(at: usize) -> bool {
@@ -313,9 +320,7 @@ fn put_beside_the_last_close(at: usize) -> bool {
     let (_, handle) = mount.create(mount.root(), &plain("f"), &new, BOTH).unwrap();
     mount.write(&handle, 0, b"bytes", false).unwrap();
     mount.sync(&handle).unwrap();
-    let inner = Arc::clone(&pair);
-    let put = move || assert_eq!(actions::run(&inner.second.volume, &inner.given, Action::Put("f", 300)), "done");
-    pair.engine.arm(at, Box::new(put));
+    arm_a_put(&pair, at);
     mount.release(handle).unwrap();
     let reached = !pair.engine.disarm();
     let volume = &pair.second.volume;
@@ -348,9 +353,7 @@ fn put_beside_a_change_of_rights(at: usize) -> bool {
     let list = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
     mount.set_xattr(made.ino, b"system.posix_acl_access", &list, SetXattr::Any, false).unwrap();
     mount.write(&handle, 0, b"bytes", false).unwrap();
-    let inner = Arc::clone(&pair);
-    let put = move || assert_eq!(actions::run(&inner.second.volume, &inner.given, Action::Put("f", 300)), "done");
-    pair.engine.arm(at, Box::new(put));
+    arm_a_put(&pair, at);
     let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
     mount.set_attributes(made.ino, &change).unwrap();
     let reached = !pair.engine.disarm();

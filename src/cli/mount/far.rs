@@ -50,10 +50,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let resolved = args.data.resolve(&env)?;
     let (mut mount, runtime) = begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Mount)?;
     mount.metrics_address.clone_from(&args.metrics_address);
-    mount.fsync = options.fsync.unwrap_or_default();
-    mount.opens = options.opens.unwrap_or_default();
-    mount.ttl = options.ttl.unwrap_or_default();
-    mount.writers = options.writers.unwrap_or_default();
+    options.set(&mut mount);
     runtime.block_on(mount.run(&env, Some((&path, &choice)), None))
 }
 

@@ -38,7 +38,7 @@ pub(in crate::cli) struct FarArgs {
     /// With --upstream: bytes that the cache takes of the disk, such as 50GiB [default: 10GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "upstream")]
     cache_size: Option<u64>,
-    /// With --upstream: options as `margay mount` takes them: profile=, region=, ca=, addressing=, fsync=, open=, writers=; of the mount: ro, uid=, ...
+    /// With --upstream: options as `margay mount` takes them: profile=, region=, ca=, addressing=, fsync=, open=, ttl=, writers=; of the mount: ro, uid=, ...
     #[arg(short = 'o', value_name = "WORD,...", requires = "upstream")]
     options: Vec<String>,
 }
@@ -71,10 +71,7 @@ pub(in crate::cli) fn run(upstream: &str, args: &FarArgs, server: &ServerArgs) -
     let connection = ConnectionLimits { connections_max, ..settings.connection };
     let (mut far, runtime) = far::begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Serve)?;
     far.metrics_address.clone_from(&settings.admin_address);
-    far.fsync = options.fsync.unwrap_or_default();
-    far.opens = options.opens.unwrap_or_default();
-    far.ttl = options.ttl.unwrap_or_default();
-    far.writers = options.writers.unwrap_or_default();
+    options.set(&mut far);
     let gateway = Gateway { settings: Settings { connection, ..settings }, bucket };
     let mount = mount.as_ref().map(|(path, choice)| (path.as_path(), choice));
     runtime.block_on(far.run(&env, mount, Some(&gateway)))

@@ -11,6 +11,7 @@ use margay_upstream::{Fsync, Opens, Ttl, Writers};
 use super::parse_size;
 use crate::backup_location::StoreArgs;
 use crate::exit::Failure;
+use crate::far_mount::FarMount;
 
 /// What `-o` and flags say of the store.
 #[derive(Debug, Default)]
@@ -93,6 +94,14 @@ impl StoreOptions {
         };
         text.get_or_insert_with(|| value.to_owned());
         Ok(true)
+    }
+
+    /// Sets what a far mount has besides its store.
+    pub(super) fn set(&self, mount: &mut FarMount) {
+        mount.fsync = self.fsync.unwrap_or_default();
+        mount.opens = self.opens.unwrap_or_default();
+        mount.ttl = self.ttl.unwrap_or_default();
+        mount.writers = self.writers.unwrap_or_default();
     }
 
     /// Refuses them where no store is named.

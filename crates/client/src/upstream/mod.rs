@@ -33,7 +33,7 @@ pub use self::grid::Grid;
 pub use self::listed::described;
 pub use self::meter::{Contact, Meter, Metered, Rate, Silence};
 pub use self::multipart::{OpenUpload, PartOf, Source};
-pub use self::objects::{Metadata, StateOf, WRITE_ID};
+pub use self::objects::{Metadata, StateOf, WRITE_ID, goes_together};
 use self::room::Room;
 pub use self::room::{Flow, Held, Limits};
 pub use self::store::StoreName;

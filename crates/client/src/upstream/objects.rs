@@ -18,6 +18,7 @@ use crate::client::{Answer, Ask};
 use crate::condition::{Condition, etag_value};
 use crate::error::ClientError;
 use crate::xml;
+pub use crate::xml::holds as goes_together;
 
 /// Headers of an object.
 pub type Metadata = Vec<(HeaderName, HeaderValue)>;
@@ -33,12 +34,6 @@ const DIRECTIVE: HeaderName = HeaderName::from_static("x-amz-metadata-directive"
 pub struct StateOf<'a> {
     pub key: &'a str,
     pub etag: &'a str,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Tries {
-    One,
-    Many,
 }
 
 impl Upstream {
@@ -91,66 +86,43 @@ impl Upstream {
     }
 
     /// Deletes up to [`crate::client::DELETE_KEYS_MAX`] objects, each if it still has this ETag; returns the keys that
-    /// were not deleted, with the code of the reason. A store may ignore the ETags. Keys that XML
-    /// cannot hold go one by one.
+    /// were not deleted, with the code of the reason. A store may ignore the ETags. See [`goes_together`] for the keys.
     pub async fn delete_objects(&self, states: &[StateOf<'_>]) -> Result<Vec<(String, String)>, ClientError> {
-        self.delete_states(states, Tries::Many).await
+        let ask = self.ask_to_delete(states);
+        self.deleted(&ask, states.len(), self.send(&ask).await?)
     }
 
     /// As `delete_objects`, and not again after an attempt that may have succeeded: meanwhile the same bytes may be under the key
     /// as another object, with the same ETag.
     pub async fn delete_objects_once(&self, states: &[StateOf<'_>]) -> Result<Vec<(String, String)>, ClientError> {
-        self.delete_states(states, Tries::One).await
+        let ask = self.ask_to_delete(states);
+        self.deleted(&ask, states.len(), self.send_once(&ask).await?)
     }
 
-    async fn delete_states(&self, states: &[StateOf<'_>], tries: Tries) -> Result<Vec<(String, String)>, ClientError> {
-        let (together, mut alone): (Vec<_>, Vec<_>) = states.iter().copied().partition(|state| xml::holds(state.key));
-        let mut kept = Vec::new();
-        if !together.is_empty() {
-            match self.delete_together(&together, tries).await {
-                Ok(some) => kept = some,
-                // Nothing of it was done, and one key may be the reason.
-                Err(error) if error.code() == Some("MalformedXML") => alone.extend(together),
-                Err(error) => return Err(error),
-            }
-        }
-        for state in alone {
-            kept.extend(self.delete_alone(state, tries).await?.map(|code| (state.key.to_owned(), code)));
-        }
-        self.0.meter.removed(states.len().saturating_sub(kept.len()));
-        Ok(kept)
-    }
-
-    async fn delete_together(
-        &self,
-        states: &[StateOf<'_>],
-        tries: Tries,
-    ) -> Result<Vec<(String, String)>, ClientError> {
-        let body = xml::delete_states_request(states.iter().map(|state| (state.key, state.etag)));
-        let ask = Ask::delete_documents(&self.0.bucket, body);
-        let answer = self.send_times(&ask, tries).await?;
-        xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(&ask, &reason))
-    }
-
-    /// Returns why the object is still there, if the store does not want to remove it.
-    async fn delete_alone(&self, state: StateOf<'_>, tries: Tries) -> Result<Option<String>, ClientError> {
+    /// As `delete_objects_once`, of one object with any key; returns the code of the reason if it was not deleted.
+    pub async fn delete_object_once(&self, state: StateOf<'_>) -> Result<Option<String>, ClientError> {
         let mut ask = self.ask(Method::DELETE, state.key);
         ask.headers.extend(Condition::Same(state.etag).header()?);
-        match self.send_times(&ask, tries).await {
-            Ok(_) => Ok(None),
-            Err(error) => match error.status() {
-                Some(404) => Ok(None),
-                Some(403 | 412) => Ok(error.code().map(str::to_owned)),
-                _ => Err(error),
-            },
+        match self.send_once(&ask).await {
+            Ok(_) => {
+                self.0.meter.removed(1);
+                Ok(None)
+            }
+            Err(error) if error.status() == Some(404) => Ok(None),
+            Err(error) if matches!(error.status(), Some(403 | 412)) => Ok(error.code().map(str::to_owned)),
+            Err(error) => Err(error),
         }
     }
 
-    async fn send_times(&self, ask: &Ask, tries: Tries) -> Result<Answer, ClientError> {
-        match tries {
-            Tries::One => self.send_once(ask).await,
-            Tries::Many => self.send(ask).await,
-        }
+    fn ask_to_delete(&self, states: &[StateOf<'_>]) -> Ask {
+        let body = xml::delete_states_request(states.iter().map(|state| (state.key, state.etag)));
+        Ask::delete_documents(&self.0.bucket, body)
+    }
+
+    fn deleted(&self, ask: &Ask, count: usize, answer: Answer) -> Result<Vec<(String, String)>, ClientError> {
+        let kept = xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(ask, &reason))?;
+        self.0.meter.removed(count.saturating_sub(kept.len()));
+        Ok(kept)
     }
 
     /// Sends a write. If its answer was lost and its condition no longer holds, the object may be this write's (O3).

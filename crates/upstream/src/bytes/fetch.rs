@@ -91,7 +91,7 @@ impl Fetcher {
                 Err(error) => return Err(self.failed(&error)),
             }
         }
-        self.objects.is_replaced(number);
+        self.objects.note_replaced(number);
         Err((ErrorKind::StaleNetworkFileHandle, "the object was changed or removed in the bucket".to_owned()))
     }
 

@@ -65,7 +65,7 @@ pub(crate) trait Objects: Send + Sync + Debug {
     fn find(&self, number: u64) -> Result<Option<FarObject>, SegmentError>;
 
     /// The bucket has another object under its key, or none.
-    fn is_replaced(&self, number: u64);
+    fn note_replaced(&self, number: u64);
 }
 
 #[derive(Debug)]

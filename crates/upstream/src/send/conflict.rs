@@ -98,9 +98,7 @@ impl Sender {
     /// Whether a copy was made whose answer was lost: then it does not matter what became of its source since.
     async fn was_made(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
         let there = self.upstream.describe(&request.key).await?;
-        let is_aside = matches!(request.action, Action::SetAside { .. });
-        let is_own = |id: &str| is_aside || id == self.write_id(request);
-        Ok(there.is_some_and(|there| is_own(write_id_of(&there)) || self.is_unknown_own(request, &there)))
+        Ok(there.is_some_and(|there| self.is_of_request(request, &there) || self.is_unknown_own(request, &there)))
     }
 
     async fn check_target(&self, request: &PlannedRequest) {
@@ -156,9 +154,7 @@ impl Sender {
 
     /// The content and attributes that the object has of this file; 0 for what is not known. `None`: it is somebody else's.
     fn own_state(&self, request: &PlannedRequest, there: &Described) -> Option<(u64, u64)> {
-        // A temporary key is of one copy.
-        let is_aside = matches!(request.action, Action::SetAside { .. });
-        if is_aside || write_id_of(there) == self.write_id(request) {
+        if self.is_of_request(request, there) {
             return Some((request.content, request.attributes));
         }
         if is_marker(request) {
@@ -169,6 +165,11 @@ impl Sender {
             return Some(state_in(write_id_of(there)));
         }
         (content_of(&parse_etag(&there.etag), there.size) == request.content).then_some((request.content, 0))
+    }
+
+    /// A temporary key is of one copy.
+    fn is_of_request(&self, request: &PlannedRequest, there: &Described) -> bool {
+        matches!(request.action, Action::SetAside { .. }) || write_id_of(there) == self.write_id(request)
     }
 
     /// Whether the object is of a write of the file whose outcome is not in the rows. One with the write id that they have was

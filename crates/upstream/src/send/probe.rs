@@ -3,9 +3,9 @@
 //! Why:        a store that ignores a condition answers 200 and overwrites: silence is the trap.
 //! Examples:   AWS, margay: all. Garage, LeoFS: none. MinIO: no removal and no copy.
 //! Invariants: B1 what is not known to be honoured is not relied on: the key is asked for before the request. Between the two
-//!                somebody else may change it; nothing better can be had there.
+//!                somebody else may change it; nothing better can be had there. Where nobody else writes (`writers=one`) it is
+//!                not asked for.
 //!             B2 only temporary keys are written, and removed.
-//!                Where nobody else writes (`writers=one`) it is not asked for.
 //!             B3 a process that begins while the bucket does not answer sends nothing until it does, and asks it first. Until
 //!                then nothing is known to be honoured, and a request without an answer would wait for minutes.
 //! Not here:   what a condition that does not hold leads to (conflict).

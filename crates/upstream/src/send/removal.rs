@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use margay_client::ClientError;
-use margay_client::upstream::{Described, StateOf, Upstream};
+use margay_client::upstream::{Described, StateOf, Upstream, goes_together};
 use margay_rows::Ino;
 use margay_rows::record::{UpstreamLeftover, UpstreamObject};
 use tokio::task::JoinSet;
@@ -56,28 +56,44 @@ impl Sender {
         }
     }
 
+    /// In one request, but for keys that it cannot name. Each request has an outcome of its own (X1).
     async fn remove_now(&self, requests: &[PlannedRequest]) {
-        let states = requests.iter().map(state_of);
-        match self.upstream.delete_objects_once(&states.collect::<Vec<_>>()).await {
+        let (together, mut alone): (Vec<_>, Vec<_>) = requests.iter().partition(|one| goes_together(&one.key));
+        let states: Vec<_> = together.iter().map(|request| state_of(request)).collect();
+        let sent = if states.is_empty() { Ok(Vec::new()) } else { self.upstream.delete_objects_once(&states).await };
+        match sent {
             Ok(kept) => {
                 let kept: HashMap<&str, &str> = kept.iter().map(|(key, code)| (key.as_str(), code.as_str())).collect();
-                for request in requests {
-                    match kept.get(request.key.as_str()).copied() {
-                        None | Some("NoSuchKey") => self.finished(request, &Sent::default()),
-                        Some("PreconditionFailed") => self.changed_there(request).await,
-                        Some(code) => self.postponed(request, code, code == "AccessDenied"),
-                    }
+                for request in together {
+                    self.removed(request, kept.get(request.key.as_str()).copied()).await;
                 }
             }
-            Err(error) => {
-                let may_be_done = error.may_be_done();
-                for request in requests {
-                    let mark = |file: &mut File| file.removal_may_be_done |= may_be_done;
-                    self.tracked.files.lock().table.edit(Ino(request.file), mark);
-                    self.postponed(request, &error.to_string(), false);
-                }
+            // Nothing of it was done, and one key may be the reason.
+            Err(error) if error.code() == Some("MalformedXML") => alone.extend(together),
+            Err(error) => together.iter().for_each(|request| self.not_removed(request, &error)),
+        }
+        for request in alone {
+            match self.upstream.delete_object_once(state_of(request)).await {
+                Ok(code) => self.removed(request, code.as_deref()).await,
+                Err(error) => self.not_removed(request, &error),
             }
         }
+    }
+
+    /// The store has answered; with a code if the object is still there.
+    async fn removed(&self, request: &PlannedRequest, code: Option<&str>) {
+        match code {
+            None | Some("NoSuchKey") => self.finished(request, &Sent::default()),
+            Some("PreconditionFailed") => self.changed_there(request).await,
+            Some(code) => self.postponed(request, code, code == "AccessDenied"),
+        }
+    }
+
+    fn not_removed(&self, request: &PlannedRequest, error: &ClientError) {
+        let may_be_done = error.may_be_done();
+        let mark = |file: &mut File| file.removal_may_be_done |= may_be_done;
+        self.tracked.files.lock().table.edit(Ino(request.file), mark);
+        self.postponed(request, &error.to_string(), false);
     }
 
     /// Whether each key has the object that is to be removed, as far as that is not left to the store.

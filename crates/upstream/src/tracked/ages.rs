@@ -286,7 +286,7 @@ impl Ages {
     }
 
     /// Its object is not the one that was listed.
-    pub(super) fn is_replaced(&self, file: Ino) {
+    pub(super) fn note_replaced(&self, file: Ino) {
         let mut replaced = self.replaced.lock();
         if replaced.len() >= REPLACED_MAX {
             replaced.clear();

@@ -412,9 +412,9 @@ impl Objects for Tracked {
         Ok(Some(FarObject { key: object.key, etag: object.etag, size: object.size }))
     }
 
-    fn is_replaced(&self, number: u64) {
+    fn note_replaced(&self, number: u64) {
         if let Ok(Some(ino)) = self.with_bytes(number) {
-            self.ages.is_replaced(ino);
+            self.ages.note_replaced(ino);
         }
     }
 }

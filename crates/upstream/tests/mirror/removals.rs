@@ -216,3 +216,20 @@ fn names_that_xml_cannot_hold_are_removed_one_by_one() {
     world.flush();
     assert_eq!(bodies(&store), pairs(&[("b\u{fffe}", "theirs")]), "removed here, changed there");
 }
+
+/// Each removal has an outcome of its own: one that the store refuses for ever holds up no others.
+#[test]
+fn a_removal_that_is_refused_holds_up_no_others() {
+    let (store, world, cache) = listed(44, &[]);
+    let names = ["a", "b\u{1}", "c\u{1}"];
+    names.iter().for_each(|name| world.write("", name, 0, b"x").unwrap());
+    world.flush();
+    store.script(|method, key, _| {
+        (*method == Method::DELETE && key == "b\u{1}").then_some(Fault::Refused(400, "InvalidName"))
+    });
+    for name in names {
+        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    }
+    cache.clock().jump(Duration::from_secs(5));
+    wait("the others are gone", || bodies(&store) == pairs(&[("b\u{1}", "x")]) && world.far.backlog().files == 1);
+}

@@ -24,15 +24,19 @@ impl User {
         }
     }
 
-    /// All of a file, or of a new one, or a part of it.
-    pub(super) fn write(&self, path: &str, draft: impl FnOnce(&[u8]) -> Written, syncs: bool) -> Done<()> {
+    /// Opens a file, or makes it. What it will have is not known yet.
+    pub(super) fn create(&self, path: &str) -> Done<Handle> {
         self.sim.world().oracle.makes(&self.name, Some(path));
         let (directory, name) = split(path);
         let directory = self.at(directory)?;
-        // What it will have is not known yet.
         self.orders(|order| order.may_hold(path, Some(String::new())));
         self.orders(|order| order.is_known = false);
-        let (_, handle) = self.mount.create(directory, &plain(name), &NEW, BOTH)?;
+        Ok(self.mount.create(directory, &plain(name), &NEW, BOTH)?.1)
+    }
+
+    /// All of a file, or of a new one, or a part of it.
+    pub(super) fn write(&self, path: &str, draft: impl FnOnce(&[u8]) -> Written, syncs: bool) -> Done<()> {
+        let handle = self.create(path)?;
         let written = self.bytes(&handle).and_then(|seen| {
             let (new, seen_as) = (draft(&seen), named(&seen));
             let content = named(&new.whole);

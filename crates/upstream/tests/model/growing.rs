@@ -10,7 +10,7 @@ use margay_upstream::Fsync;
 use margay_volume::Ino;
 use margay_volume::posix::*;
 
-use super::{BOTH, Done, NEW, User, plain, split};
+use super::{Done, User};
 use crate::text::{Growth, named};
 
 /// Bytes of one write: some of them are kept in memory, others are stored at once.
@@ -82,12 +82,7 @@ impl User {
     }
 
     fn begin_growing(&self, path: &str) -> Done<Growing> {
-        self.sim.world().oracle.makes(&self.name, Some(path));
-        let (directory, name) = split(path);
-        let directory = self.at(directory)?;
-        self.orders(|order| order.may_hold(path, Some(String::new())));
-        self.orders(|order| order.is_known = false);
-        let (_, handle) = self.mount.create(directory, &plain(name), &NEW, BOTH)?;
+        let handle = self.create(path)?;
         match self.content(&handle) {
             Ok(closed) => Ok(Growing { path: path.to_owned(), handle, closed }),
             Err(error) => {
