@@ -323,6 +323,7 @@ fn a_gateway_without_its_bucket_says_only_what_it_knows() {
     // A listing that counts still answers; then nothing is known.
     proxy.cut();
     until("an old listing counts", || client.get("known/none").unwrap_err().status() == Some(503));
+    until("and that of the top", || client.list("nowhere/").is_err());
     is_not_known(client.list("nowhere/"));
     assert_eq!(client.get("known/a").unwrap(), b"far");
 }

@@ -33,6 +33,8 @@ const CHECKED_EVERY: Duration = Duration::from_millis(500);
 const RECLAIMED_AFTER: Duration = Duration::from_secs(10);
 /// Of the disk.
 const FREE_PERCENT_MIN: u64 = 5;
+/// A large disk of which 5 % is left has room for hours, and a cache that is emptied is of no use without a network.
+const FREE_BYTES_MIN: u64 = 2 << 30;
 /// A write that finds no room fails when the bucket has not taken a byte for so long.
 const SENT_TIME_MAX: Duration = Duration::from_secs(60);
 /// How much goes for one write that finds no room, however small the cache is.
@@ -74,7 +76,7 @@ impl Evictor {
         let own = volume.own_bytes().map_err(|error| error.to_string())?;
         let space = volume.store().space().map_err(|error| error.to_string())?;
         let free = space.free_bytes.saturating_sub(space.reserve_bytes) + space.quarantined_bytes;
-        let short = (space.total_bytes / 100 * FREE_PERCENT_MIN).saturating_sub(free);
+        let short = free_bytes_min(space.total_bytes).saturating_sub(free);
         let (over, short) = (own.saturating_sub(self.bytes_max), short.min(own));
         match over.max(short) {
             0 => Ok((0, false)),
@@ -236,6 +238,11 @@ impl Evict for Evictor {
     }
 }
 
+/// Of a disk of so many bytes: with less, bytes that the bucket has go.
+fn free_bytes_min(total: u64) -> u64 {
+    (total / 100 * FREE_PERCENT_MIN).min(FREE_BYTES_MIN)
+}
+
 /// The next objects in the order of their files.
 fn objects_after(engine: &dyn Engine, after: Ino) -> Result<Vec<(Ino, UpstreamObject)>, String> {
     let (start, end) = (key::upstream_object(Ino(after.0 + 1)), key::all_upstream_objects().1);
@@ -249,4 +256,15 @@ fn objects_after(engine: &dyn Engine, after: Ino) -> Result<Vec<(Ino, UpstreamOb
     });
     read.map_err(|error| error.to_string())?;
     damaged.map_or(Ok(found), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_disk_keeps_no_more_free_than_two_gibibytes() {
+        assert_eq!(free_bytes_min(10_000_000_000), 500_000_000);
+        assert_eq!(free_bytes_min(252 << 30), 2 << 30);
+    }
 }

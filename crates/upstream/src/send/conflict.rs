@@ -139,7 +139,7 @@ impl Sender {
     }
 
     /// Not if somebody has put the same bytes there again: in between there was something else, perhaps this request's own object.
-    fn is_required(&self, request: &PlannedRequest, there: &Described) -> bool {
+    pub(super) fn is_required(&self, request: &PlannedRequest, there: &Described) -> bool {
         matches!(&request.required, Required::Etag(etag) if *etag == there.etag) && self.is_known(&request.key, there)
     }
 

@@ -8,6 +8,9 @@
 //!             B2 only temporary keys are written, and removed.
 //!             B3 a process that begins while the bucket does not answer sends nothing until it does, and asks it first. Until
 //!                then nothing is known to be honoured, and a request without an answer would wait for minutes.
+//!             B4 a write that may have been made already, by an earlier process or by a request whose answer was lost, replaces an
+//!                object only if that is the one that the rows know. Somebody may have moved the old bytes back after it, and
+//!                they have the ETag that it requires.
 //! Not here:   what a condition that does not hold leads to (conflict).
 
 use std::collections::BTreeSet;
@@ -20,11 +23,13 @@ use bytes::Bytes;
 use margay_client::client::{DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Metadata, OpenUpload, Source, StateOf, Upstream};
 use margay_client::{ClientError, Condition};
+use margay_rows::Ino;
 
 use super::Sender;
 use super::request::{Unsent, condition};
 use crate::opens::Writers;
 use crate::plan::{Action, PlannedRequest, Required};
+use crate::tracked::File;
 
 /// An ETag that no object of the probe has.
 const WRONG: &str = "\"00000000000000000000000000000000\"";
@@ -244,12 +249,25 @@ impl Sender {
         self.writers == Writers::One || self.honoured.lock().covers(request)
     }
 
-    /// Whether the key of a request has what the request requires, asked before it where the store does not check that.
+    /// Whether the key of a request has what the request requires, asked before it where the store does not check that, and where
+    /// the request may have been made already (B4).
     pub(super) async fn holds(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
+        if self.replaces_again(request) {
+            let there = self.upstream.describe(&request.key).await?;
+            return Ok(there.is_some_and(|there| self.is_required(request, &there)));
+        }
         if self.is_left_to_the_store(request) {
             return Ok(true);
         }
         is_as_required(&self.upstream, request).await
+    }
+
+    /// Whether an object is to be replaced by a file of which a write may have been made that the rows do not know.
+    fn replaces_again(&self, request: &PlannedRequest) -> bool {
+        let may_be_made = |file: &File| file.dirty.sent.is_some();
+        self.writers == Writers::Many
+            && matches!(request.required, Required::Etag(_))
+            && self.tracked.files.lock().table.get(Ino(request.file)).is_some_and(may_be_made)
     }
 
     /// As `holds`, of a request that is made by a copy.

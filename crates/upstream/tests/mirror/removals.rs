@@ -79,6 +79,39 @@ fn what_came_back_while_the_power_was_off_is_not_removed() {
     });
 }
 
+/// A write was made, and the answer to it was lost. Then somebody moved the old bytes back, so they have the ETag that it required.
+fn what_came_back_is_beside_what_was_written(ends: impl Fn(Cache, World, &Arc<Store>) -> (Cache, World)) {
+    let (store, world, cache) = listed(38, &[("a", b"first")]);
+    store.script(|method, _, _| (*method == Method::PUT).then_some(Fault::Unanswered));
+    world.write("", "a", 0, b"other").unwrap();
+    cache.clock().jump(Duration::from_secs(60));
+    wait("it is sent", || bodies(&store) == pairs(&[("a", "other")]));
+    wait("its tries have ended", || world.far.backlog().failing > 0);
+    store.remove("a");
+    store.put("a", b"first");
+    store.script(|_, _, _| None);
+    let (cache, world) = ends(cache, world, &store);
+    cache.clock().jump(Duration::from_secs(60));
+    world.flush();
+    let [(a, first), (aside, other)] = &bodies(&store)[..] else { panic!("{:?}", bodies(&store)) };
+    assert_eq!((a.as_str(), first.as_str(), other.as_str()), ("a", "first", "other"));
+    assert!(aside.starts_with("a.conflict-"), "{aside}");
+}
+
+#[test]
+fn what_came_back_while_an_answer_was_lost_is_not_overwritten() {
+    what_came_back_is_beside_what_was_written(|cache, world, _| (cache, world));
+}
+
+#[test]
+fn what_came_back_while_the_power_was_off_is_not_overwritten() {
+    what_came_back_is_beside_what_was_written(|mut cache, world, store| {
+        let target = cache.cut_power(world, store, 3);
+        let world = cache.open(&target, "");
+        (cache, world)
+    });
+}
+
 #[test]
 fn what_came_back_while_the_renamed_one_was_taken_is_not_removed() {
     let (store, world, cache) = listed(36, &[("a", b"first")]);
