@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain; for `tests` the formatter
-# and linter too, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
+# Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain; for `tests` the formatter,
+# the linter and PostgreSQL too, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
 # it says what to install.
 set -euo pipefail
 
@@ -60,8 +60,9 @@ if ! rust_fits; then
     rust_fits || fail "there is still no Rust $RUST_MIN; see https://rustup.rs"
 fi
 
-# The tests want the formatter and the linter too.
+# The tests want the formatter and the linter too, and a PostgreSQL of their own.
 if [ "${1:-}" = tests ]; then
+    if have apt-get && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then apt_install postgresql; fi
     for component in rustfmt clippy; do
         cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 && continue
         have rustup || fail "cargo ${component/rustfmt/fmt} is missing; install it with the Rust toolchain"

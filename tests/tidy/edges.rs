@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-env", &[], &[]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
+    ("margay-postgres", &["margay-meta"], &["margay-env"]),
     ("margay-rows", &["margay-env", "margay-meta", "margay-segment"], &[]),
     ("margay-volume", &["margay-env", "margay-meta", "margay-rows", "margay-segment"], &[]),
     ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),

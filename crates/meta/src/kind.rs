@@ -8,7 +8,11 @@
 //!             N3 no precondition is about a counter: neither its version nor whether it exists means anything.
 //! Not here:   what the tables mean (rows, which compares its own table bytes with these when it is compiled).
 
-use crate::contract::{Batch, CommitError, Field, Precondition, Write};
+use std::collections::BTreeSet;
+
+use crate::contract::{
+    BATCH_WRITES_MAX, Batch, CommitError, Field, KEY_BYTES_MAX, Precondition, VALUE_BYTES_MAX, Write,
+};
 
 /// How a row may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,28 @@ impl Precondition {
 }
 
 impl Batch {
+    /// For engines: refuses a batch that breaks the limits of the contract, writes a key twice, or takes a row for one of another
+    /// kind. Not its payload, which is the engine's own.
+    pub fn check(&self) -> Result<(), CommitError> {
+        if self.writes.len() > BATCH_WRITES_MAX {
+            return Err(CommitError::Invalid("too many writes"));
+        }
+        self.check_kinds()?;
+        let mut keys = BTreeSet::new();
+        for write in &self.writes {
+            if write.key().len() > KEY_BYTES_MAX {
+                return Err(CommitError::Invalid("a key is too long"));
+            }
+            if matches!(write, Write::Put { value, .. } if value.len() > VALUE_BYTES_MAX) {
+                return Err(CommitError::Invalid("a value is too long"));
+            }
+            if !keys.insert(write.key()) {
+                return Err(CommitError::Invalid("a key is written twice"));
+            }
+        }
+        Ok(())
+    }
+
     /// For engines: refuses a batch that takes a row for one of another kind.
     pub(crate) fn check_kinds(&self) -> Result<(), CommitError> {
         if !self.preconditions.iter().all(Precondition::is_of_plain_rows) {

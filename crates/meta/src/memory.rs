@@ -6,7 +6,7 @@
 //! Durability: none; `durable` resolves at once because there is nothing that a crash could keep.
 //! Not here:   speed, limits on memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -16,9 +16,8 @@ use margay_segment::{RunWriter, SegmentError, Store};
 use parking_lot::Mutex;
 
 use crate::contract::{
-    BATCH_WRITES_MAX, Batch, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture, Field,
-    KEY_BYTES_MAX, Observed, PAYLOAD_BYTES_MAX, Payload, PayloadLocation, Position, Precondition, Row, RowRef,
-    RowVersion, VALUE_BYTES_MAX, Write,
+    Batch, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture, Field, Observed,
+    PAYLOAD_BYTES_MAX, Payload, PayloadLocation, Position, Precondition, Row, RowRef, RowVersion, Write,
 };
 use crate::feed::{Change, FeedError, FeedPage};
 use crate::guards::GuardWatch;
@@ -91,22 +90,7 @@ impl Memory {
     }
 
     fn check_batch(&self, batch: &Batch) -> Result<(), CommitError> {
-        if batch.writes.len() > BATCH_WRITES_MAX {
-            return Err(CommitError::Invalid("too many writes"));
-        }
-        batch.check_kinds()?;
-        let mut keys = BTreeSet::new();
-        for write in &batch.writes {
-            if write.key().len() > KEY_BYTES_MAX {
-                return Err(CommitError::Invalid("a key is too long"));
-            }
-            if matches!(write, Write::Put { value, .. } if value.len() > VALUE_BYTES_MAX) {
-                return Err(CommitError::Invalid("a value is too long"));
-            }
-            if !keys.insert(write.key()) {
-                return Err(CommitError::Invalid("a key is written twice"));
-            }
-        }
+        batch.check()?;
         match &batch.payload {
             None => Ok(()),
             Some(payload) if payload.bytes.len() > self.payload_bytes_max() => {

@@ -9,8 +9,8 @@
 //!             B3 a process that begins while the bucket does not answer sends nothing until it does, and asks it first. Until
 //!                then nothing is known to be honoured, and a request without an answer would wait for minutes.
 //!             B4 a write that may have been made already, by an earlier process or by a request whose answer was lost, replaces an
-//!                object only if that is the one that the rows know. Somebody may have moved the old bytes back after it, and
-//!                they have the ETag that it requires.
+//!                object only if that is the one that the rows know, and so does a file that moves onto an object. Somebody may
+//!                have moved the old bytes back, or moves them too, and they have the ETag that is required.
 //! Not here:   what a condition that does not hold leads to (conflict).
 
 use std::collections::BTreeSet;
@@ -262,12 +262,14 @@ impl Sender {
         is_as_required(&self.upstream, request).await
     }
 
-    /// Whether an object is to be replaced by a file of which a write may have been made that the rows do not know.
+    /// Whether an object is to be replaced by a file of which a write may have been made that the rows do not know, or by a file
+    /// that moves onto it (B4). Attributes alone, a copy of an object to itself, change no bytes.
     fn replaces_again(&self, request: &PlannedRequest) -> bool {
         let may_be_made = |file: &File| file.dirty.sent.is_some();
+        let moves = matches!(&request.action, Action::Copy { from, .. } if *from != request.key);
         self.writers == Writers::Many
             && matches!(request.required, Required::Etag(_))
-            && self.tracked.files.lock().table.get(Ino(request.file)).is_some_and(may_be_made)
+            && (moves || self.tracked.files.lock().table.get(Ino(request.file)).is_some_and(may_be_made))
     }
 
     /// As `holds`, of a request that is made by a copy.

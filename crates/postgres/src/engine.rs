@@ -1,0 +1,298 @@
+//! The engine: the contract of margay_meta over lanes, readers and the feed.
+//!
+//! Invariants: N1 all calls run on threads of the engine, so they go on when nobody waits for them any more (M6).
+//! Locking:    none here.
+//! Not here:   what a commit is (lane), what a read is (read).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use event_listener::Event;
+use margay_meta::{
+    Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, DurableFuture, Engine,
+    EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
+};
+use tokio::sync::oneshot;
+
+use crate::batch::LockSpace;
+use crate::commit::Lanes;
+use crate::connection::{Server, said};
+use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes};
+use crate::read::Readers;
+use crate::scan::scan_pages;
+use crate::snapshot::Snapshot;
+use crate::tasks::{Tasks, ended};
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// Longest name that PostgreSQL keeps, in bytes.
+const SCHEMA_BYTES_MAX: usize = 63;
+/// How often who waits for changes of other processes asks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// As libpq takes it: `host=a,b port=5432 user=margay dbname=margay` or `postgres://margay@a,b/margay`.
+    pub config: String,
+    /// Of the volume: lower-case letters, digits and `_`, and no digit first.
+    pub schema: String,
+    /// Connections that commit, and commits under way at most.
+    pub lanes: usize,
+    /// Connections that read.
+    pub readers: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0:?} cannot name the schema of a volume: lower-case letters, digits and _, at most {SCHEMA_BYTES_MAX}")]
+    Schema(String),
+    #[error("cannot understand how to reach PostgreSQL: {0}")]
+    Config(#[from] tokio_postgres::Error),
+    #[error(transparent)]
+    Failed(#[from] EngineError),
+    #[error("{0}")]
+    Setting(String),
+}
+
+/// See the crate's header.
+#[derive(Debug)]
+pub struct PostgresEngine {
+    tasks: Arc<Tasks>,
+    server: Server,
+    shared: Arc<Shared>,
+}
+
+/// What the tasks of calls share.
+#[derive(Debug)]
+struct Shared {
+    lanes: Lanes,
+    readers: Readers,
+    /// The newest commit that this process knows.
+    last: AtomicU64,
+    commits: AtomicU64,
+    committed: Event,
+}
+
+fn is_schema(name: &str) -> bool {
+    let is_first = |first: u8| first.is_ascii_lowercase() || first == b'_';
+    let is_part = |byte: u8| is_first(byte) || byte.is_ascii_digit();
+    name.len() <= SCHEMA_BYTES_MAX && name.bytes().next().is_some_and(is_first) && name.bytes().all(is_part)
+}
+
+impl PostgresEngine {
+    /// Makes the schema of the volume if there is none. Waits for the server.
+    pub fn open(options: &PostgresOptions) -> Result<PostgresEngine, OpenError> {
+        let PostgresOptions { config, schema, lanes, readers } = options;
+        if !is_schema(schema) {
+            return Err(OpenError::Schema(schema.clone()));
+        }
+        let server = Server::new(config.parse()?, schema);
+        let tasks = Arc::new(Tasks::start()?);
+        let (space, count) = (LockSpace::of_schema(schema), (*lanes).max(1));
+        let (own, name) = (server.clone(), schema.clone());
+        let opened = tasks.block(async move {
+            prepare(&own, &name).await?;
+            Ok::<_, OpenError>(Lanes::open(&own, count, space).await?)
+        })?;
+        let shared = Arc::new(Shared {
+            lanes: opened,
+            readers: Readers::new(server.clone(), *readers),
+            last: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            committed: Event::new(),
+        });
+        Ok(PostgresEngine { tasks, server, shared })
+    }
+}
+
+async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
+    let connection = server.connect().await?;
+    let client = &connection.client;
+    let failed = |error: tokio_postgres::Error| EngineError::Io(std::io::Error::other(said(&error)));
+    let setting = client.query_one("show synchronous_commit", &[]).await.map_err(failed)?;
+    let setting: String = setting.try_get(0).map_err(failed)?;
+    // `local` loses commits at a fail-over, `off` at any crash.
+    if !["on", "remote_apply"].contains(&setting.as_str()) {
+        let advice = format!(
+            "synchronous_commit is {setting} in PostgreSQL: set it to on, or commits that were answered get lost"
+        );
+        return Err(OpenError::Setting(advice));
+    }
+    // Two processes may begin at once.
+    let statement =
+        format!("begin; select pg_advisory_xact_lock(0); create schema if not exists {schema}; {SCHEMA}; commit");
+    Ok(client.batch_execute(&statement).await.map_err(failed)?)
+}
+
+impl Shared {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        let done = self.lanes.commit(batch).await;
+        if let Ok(committed) = &done {
+            self.last.fetch_max(committed.cursor.0, Ordering::AcqRel);
+            self.committed.notify(usize::MAX);
+            if (self.commits.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
+                self.forget().await;
+            }
+        }
+        done
+    }
+
+    async fn forget(&self) {
+        let forgotten = match self.readers.one().await {
+            Ok(reading) => reading.query("select forget_v1($1)", &[&CHANGES_HELD_MAX]).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = forgotten {
+            tracing::warn!(%error, "old changes are not forgotten");
+        }
+    }
+
+    fn last(&self) -> Cursor {
+        Cursor(self.last.load(Ordering::Acquire))
+    }
+
+    async fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.readers.one().await?.read(asks, limit, self.last()).await
+    }
+
+    async fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        changes(&*self.readers.one().await?, after, limit).await
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.begin(async move { shared.read(&asks, limit).await })
+    }
+
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.begin(async move {
+            let done = shared.commit(batch).await;
+            told(&done);
+            done
+        })
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        let answers = self.read(&[Ask::Get { key: key.to_vec() }], ReadLimit::default())?;
+        let row = answers.answers.into_iter().next().and_then(ReadAnswer::row);
+        Ok(Observed { value: row, observed: answers.observed })
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        scan_pages(self, start, end, visit)
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        let (shared, asks) = (Arc::clone(&self.shared), asks.to_vec());
+        self.tasks.block(async move { shared.read(&asks, limit).await })
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.block(async move { shared.commit(batch).await })
+    }
+
+    fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.block(async move {
+            let outcome = shared.lanes.outcome(token).await;
+            if let Ok(CommitOutcome::Committed(committed)) = &outcome {
+                shared.last.fetch_max(committed.cursor.0, Ordering::AcqRel);
+            }
+            outcome
+        })
+    }
+
+    fn durable(&self, _cursor: Cursor) -> DurableFuture<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn wait_durable(&self, _cursor: Cursor) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn last_cursor(&self) -> Cursor {
+        self.shared.last()
+    }
+
+    fn durable_cursor(&self) -> Cursor {
+        self.shared.last()
+    }
+
+    fn unchanged_since(&self, _cursor: Cursor) -> bool {
+        false
+    }
+
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.block(async move { shared.changes(after, limit).await })
+    }
+
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        let shared = Arc::clone(&self.shared);
+        let (sender, receiver) = oneshot::channel();
+        drop(self.tasks.spawn(async move {
+            let mut sender = sender;
+            let found = async {
+                loop {
+                    let committed = shared.committed.listen();
+                    match shared.changes(after, 1).await {
+                        Ok(page) if page.changes.is_empty() => {}
+                        // Who asks is told that it is too old.
+                        Ok(_) | Err(FeedError::TooOld { .. }) => return Ok(()),
+                        Err(FeedError::Failed(error)) => return Err(error),
+                    }
+                    drop(tokio::time::timeout(LOOK_EVERY, committed).await);
+                }
+            };
+            tokio::select! {
+                found = found => drop(sender.send(found)),
+                () = sender.closed() => {}
+            }
+        }));
+        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        0
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        Ok(Arc::new(Snapshot::begin(Arc::clone(&self.tasks), self.server.clone(), self.shared.last())?))
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_needs_no_quotes() {
+        for (name, is_right) in
+            [("margay", true), ("_v2", true), ("2v", false), ("a-b", false), ("A", false), ("", false)]
+        {
+            assert_eq!(is_schema(name), is_right, "{name}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+-- The tables and functions of a volume, in a schema of its own, which is the first of the search path.
+--
+-- Functions have a number in their names: programs of two versions may use one database, each with its own functions.
+-- A function that was ever released is never changed; a new one is added.
+
+create table if not exists rows(
+    key bytea primary key,
+    -- The transaction that put the row last.
+    version bigint not null,
+    value bytea not null
+) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 1);
+alter table rows alter value set storage external;
+
+-- A counter is the sum, or the highest, of its shards. A `Highest` is stored with its first bit inverted, so that it compares.
+create table if not exists counters(
+    key bytea,
+    shard int,
+    value bigint not null,
+    primary key (key, shard)
+) with (fillfactor = 50);
+
+-- Connections that commit. `call` is the last of its commits that was applied, or void.
+create table if not exists lanes(
+    lane bigint generated always as identity primary key,
+    call bigint not null default 0,
+    -- Of that commit; null if it is void.
+    version bigint
+) with (fillfactor = 10);
+
+-- Keys that each commit changed: the length in two bytes, then the key.
+create table if not exists changes(version bigint primary key, keys bytea not null);
+
+-- The newest commit that `changes` does not hold any more.
+create table if not exists feed(single bool primary key default true check (single), forgotten bigint not null);
+insert into feed(forgotten) values (0) on conflict do nothing;
+
+-- One batch. `failed` is the number of the first precondition that does not hold, from 1; nothing is written then.
+-- All locks are held before the transaction gets its number, so numbers are in the order of commits that meet.
+-- Each statement sees what was committed before it began: a function that is volatile, at READ COMMITTED.
+create or replace function commit_v1(
+    in_lane bigint, in_call bigint, in_shard int,
+    lock_ids bigint[], lock_alone bool[],
+    pre_kinds int[], pre_keys bytea[], pre_ends bytea[], pre_versions bigint[],
+    put_keys bytea[], put_values bytea[], deleted_keys bytea[],
+    set_keys bytea[], set_values bigint[],
+    add_keys bytea[], add_values bigint[],
+    max_keys bytea[], max_values bigint[],
+    changed bytea,
+    out version bigint, out failed bigint
+) language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+    for at in 1 .. coalesce(array_length(lock_ids, 1), 0) loop
+        if lock_alone[at] then
+            perform pg_advisory_xact_lock(lock_ids[at]);
+        else
+            perform pg_advisory_xact_lock_shared(lock_ids[at]);
+        end if;
+    end loop;
+
+    select min(pre.number) into failed
+    from unnest(pre_kinds, pre_keys, pre_ends, pre_versions) with ordinality as pre(kind, first, behind, version, number)
+    where case pre.kind
+        when 0 then not exists (select from rows where rows.key = pre.first and rows.version = pre.version)
+        when 1 then not exists (select from rows where rows.key = pre.first)
+        when 2 then exists (select from rows where rows.key = pre.first)
+        else exists (select from rows where rows.key >= pre.first and rows.key < pre.behind)
+    end;
+    if failed is not null then
+        return;
+    end if;
+
+    version := pg_current_xact_id()::text::bigint;
+    update lanes set call = in_call, version = commit_v1.version where lane = in_lane and call = in_call - 1;
+    if not found then
+        raise exception 'call % of lane % was taken', in_call, in_lane using errcode = 'MG001';
+    end if;
+
+    insert into rows(key, version, value)
+        select put.key, commit_v1.version, put.value from unnest(put_keys, put_values) as put(key, value)
+        on conflict (key) do update set version = excluded.version, value = excluded.value;
+    if array_length(deleted_keys, 1) > 0 then
+        delete from rows where key = any (deleted_keys);
+    end if;
+    if array_length(deleted_keys || set_keys, 1) > 0 then
+        delete from counters where key = any (deleted_keys || set_keys);
+    end if;
+    -- In the order of keys, which are sorted, so that no two wait for each other.
+    insert into counters(key, shard, value)
+        select one.key, in_shard, one.value from unnest(set_keys, set_values) as one(key, value)
+        on conflict (key, shard) do update set value = excluded.value;
+    insert into counters(key, shard, value)
+        select one.key, in_shard, one.value from unnest(add_keys, add_values) as one(key, value)
+        on conflict (key, shard) do update set value = counters.value + excluded.value;
+    insert into counters(key, shard, value)
+        select one.key, in_shard, one.value from unnest(max_keys, max_values) as one(key, value)
+        on conflict (key, shard) do update set value = greatest(counters.value, excluded.value);
+    if length(changed) > 0 then
+        insert into changes(version, keys) values (commit_v1.version, changed);
+    end if;
+end $$;
+
+-- What became of a call: its version, or null if it is void from now on. Waits until the call has ended.
+create or replace function resolve_v1(in_lane bigint, in_call bigint) returns bigint language plpgsql volatile as $$
+declare
+    found_call bigint;
+    found_version bigint;
+begin
+    update lanes set call = in_call, version = null where lane = in_lane and call = in_call - 1;
+    select call, version into found_call, found_version from lanes where lane = in_lane;
+    if found_call is distinct from in_call then
+        raise exception 'call % of lane % is not its last one', in_call, in_lane using errcode = 'MG001';
+    end if;
+    return found_version;
+end $$;
+
+-- The rows of several questions, of one moment. Kinds: 0 a row, 1 a sum, 2 a highest, 3 a range without counters, 4 one with.
+-- Ranges share the limits in their order; a row without a key says that its range has more.
+create or replace function read_v1(
+    kinds int[], firsts bytea[], behinds bytea[], rows_max bigint[], keys_only bool[], in_rows bigint, in_bytes bigint
+) returns table(ask int, key bytea, version bigint, value bytea) language plpgsql stable as $$
+#variable_conflict use_column
+declare
+    rows_left bigint := in_rows;
+    bytes_left bigint := in_bytes;
+    is_first bool := true;
+    taken bigint;
+    found record;
+begin
+    for at in 1 .. coalesce(array_length(kinds, 1), 0) loop
+        ask := at;
+        if kinds[at] = 0 then
+            return query select at, rows.key, rows.version, rows.value from rows where rows.key = firsts[at];
+            continue;
+        elsif kinds[at] = 1 then
+            return query select at, counters.key, 0::bigint, int8send(sum(counters.value)::bigint)
+                from counters where counters.key = firsts[at] group by counters.key;
+            continue;
+        elsif kinds[at] = 2 then
+            return query select at, counters.key, 0::bigint, int8send(max(counters.value))
+                from counters where counters.key = firsts[at] group by counters.key;
+            continue;
+        end if;
+        taken := 0;
+        for found in select * from range_v1(kinds[at] = 4, firsts[at], behinds[at], keys_only[at],
+            least(rows_max[at], greatest(rows_left, 1)) + 1)
+        loop
+            if taken >= rows_max[at]
+                or not is_first and (rows_left = 0 or bytes_left < length(found.key) + length(found.value))
+            then
+                key := null; version := 0; value := null;
+                return next;
+                exit;
+            end if;
+            is_first := false;
+            taken := taken + 1;
+            rows_left := greatest(rows_left - 1, 0);
+            bytes_left := greatest(bytes_left - length(found.key) - length(found.value), 0);
+            key := found.key; version := found.version; value := found.value;
+            return next;
+        end loop;
+    end loop;
+end $$;
+
+create or replace function range_v1(
+    has_counters bool, first bytea, behind bytea, only_keys bool, rows_max bigint
+) returns table(key bytea, version bigint, value bytea) language plpgsql stable as $$
+#variable_conflict use_column
+begin
+    if not has_counters then
+        return query select rows.key, rows.version, case when only_keys then ''::bytea else rows.value end
+            from rows where rows.key >= first and rows.key < behind order by rows.key limit rows_max;
+    else
+        return query select * from (
+            select rows.key, rows.version, case when only_keys then ''::bytea else rows.value end
+                from rows where rows.key >= first and rows.key < behind
+            union all
+            select counters.key, 0::bigint, case when only_keys then ''::bytea
+                    when get_byte(counters.key, 0) = 116 then int8send(max(counters.value))
+                    else int8send(sum(counters.value)::bigint) end
+                from counters where counters.key >= first and counters.key < behind group by counters.key
+        ) as both_kinds(key, version, value) order by key limit rows_max;
+    end if;
+end $$;
+
+-- Commits behind a cursor that are visible to everybody, oldest first: none that has an earlier number is under way.
+-- The first row has no keys and tells what is forgotten, the second the number behind the newest that there may be.
+create or replace function changes_v1(after bigint, rows_max bigint) returns table(version bigint, keys bytea)
+language sql stable as $$
+    select forgotten, null::bytea from feed
+    union all
+    select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, null::bytea
+    union all
+    (select version, keys from changes
+        where version > after and version < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+        order by version limit rows_max)
+$$;
+
+-- Keeps the newest changes, so many of them.
+create or replace function forget_v1(kept bigint) returns void language plpgsql volatile as $$
+declare
+    newest bigint;
+begin
+    select version into newest from changes order by version desc offset kept limit 1;
+    if newest is not null then
+        update feed set forgotten = greatest(forgotten, newest);
+        delete from changes where version <= newest;
+    end if;
+end $$;

@@ -1,0 +1,214 @@
+//! PostgreSQL against the contract test suite, several processes that meet, and a server that is killed under them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops at the first thing that it does not expect"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_meta::patient::{Patience, PatientEngine};
+use margay_meta::*;
+use margay_postgres::{OpenError, PostgresEngine};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+#[path = "../../meta/tests/contract/suite.rs"]
+mod suite;
+
+mod server;
+
+use server::Server;
+use suite::*;
+
+fn put(key: &str, value: &[u8]) -> Write {
+    Write::Put { key: key.into(), value: value.to_vec() }
+}
+
+fn of(writes: Vec<Write>) -> Batch {
+    Batch { writes, ..Batch::default() }
+}
+
+#[test]
+fn postgres_behaves_like_the_reference() {
+    let Some(server) = Server::start() else { return };
+    let (next, cases) = (AtomicU64::new(0), 24);
+    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let steps = (prop::collection::vec(step(), 1..60), prop::collection::vec(key(), 8));
+    let done = runner.run(&steps, |(steps, probes)| {
+        let schema = format!("case{}", next.fetch_add(1, Ordering::Relaxed));
+        let mut engine = server.engine(&schema);
+        let (model, mut classes) = (Memory::new().without_guards(), Classes::default());
+        for (index, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Commit { conditions, writes } => {
+                    let mine = batch(&engine, &conditions, &writes);
+                    let done = match index % 3 {
+                        0 => engine.commit(mine),
+                        kind => commit_told(&engine, mine, kind == 1),
+                    };
+                    check_outcomes(&done, &model.commit(batch(&model, &conditions, &writes)));
+                }
+                Step::Checkpoint => {
+                    let snapshot = engine.snapshot().unwrap();
+                    engine.commit(of(vec![put("b", b"behind")])).unwrap();
+                    compare(&*snapshot, &model, &probes, &mut classes);
+                    model.commit(of(vec![put("b", b"behind")])).unwrap();
+                }
+                Step::Reopen => engine = server.engine(&schema),
+            }
+            compare(&engine, &model, &probes, &mut classes);
+        }
+        Ok(())
+    });
+    done.unwrap();
+    println!("evidence: metadata in PostgreSQL: {cases} histories as the reference");
+}
+
+#[test]
+fn a_name_that_is_no_schema_and_a_server_that_loses_commits_are_refused() {
+    let Some(server) = Server::start() else { return };
+    let options = server.options("a-b");
+    assert!(matches!(PostgresEngine::open(&options), Err(OpenError::Schema(_))));
+    server.sql("alter role margay set synchronous_commit = off");
+    let refused = PostgresEngine::open(&server.options("a")).unwrap_err();
+    assert!(matches!(&refused, OpenError::Setting(advice) if advice.contains("set it to on")), "{refused}");
+    server.sql("alter role margay set synchronous_commit = on");
+    drop(server.engine("a"));
+}
+
+/// The rule that no name is left in a directory that was removed, by 16 threads over two processes.
+#[test]
+fn no_row_comes_into_a_range_that_was_found_empty() {
+    let Some(server) = Server::start() else { return };
+    let engines = [server.engine("one"), server.engine("one")];
+    let (rounds, made, removed) = (60u64, AtomicU64::new(0), AtomicU64::new(0));
+    for round in 0..rounds {
+        let directory = format!("d{round}");
+        engines[0].commit(of(vec![put(&directory, b"")])).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..16 {
+                let (engine, directory, made, removed) = (&engines[thread % 2], &directory, &made, &removed);
+                scope.spawn(move || {
+                    let parent = directory.clone().into_bytes();
+                    let (preconditions, writes, count) = if thread < 4 {
+                        let (start, end) = (format!("{directory}/").into(), format!("{directory}0").into());
+                        let empty = Precondition::RangeEmpty { start, end, guard: Guard::Written };
+                        let exists = Precondition::Exists { key: parent.clone() };
+                        (vec![exists, empty], vec![Write::Delete { key: parent }], removed)
+                    } else {
+                        let exists = Precondition::Exists { key: parent };
+                        (vec![exists], vec![put(&format!("{directory}/{thread}"), b"entry")], made)
+                    };
+                    match engine.commit(Batch { preconditions, writes, payload: None }) {
+                        Ok(_) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                        Err(CommitError::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                });
+            }
+        });
+        let is_there = engines[1].get(directory.as_bytes()).unwrap().value.is_some();
+        let entries = rows(&engines[0], format!("{directory}/").as_bytes(), format!("{directory}0").as_bytes(), 100);
+        assert!(is_there || entries.is_empty(), "orphans in {directory}: {entries:?}");
+    }
+    let (made, removed) = (made.into_inner(), removed.into_inner());
+    assert!(made > 0, "some are made");
+    println!("evidence: metadata in PostgreSQL: create against rmdir: {made} made, {removed} removed, 0 orphans");
+}
+
+/// Each change is in the feed once, in the order of its key's versions, also for who reads while others commit.
+#[test]
+fn a_follower_sees_every_commit_of_two_processes() {
+    let Some(server) = Server::start() else { return };
+    let engines = [server.engine("one"), server.engine("one")];
+    let (threads, each) = (6u64, 40u64);
+    let follower = server.engine("one");
+    let mut seen: Vec<Change> = Vec::new();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let engine = &engines[thread as usize % 2];
+            scope.spawn(move || {
+                for number in 0..each {
+                    let count = Write::Add { key: b"count".to_vec(), delta: 1 };
+                    engine
+                        .commit(of(vec![put(&format!("k{thread}-{number}"), b""), put("newest", b""), count]))
+                        .unwrap();
+                }
+            });
+        }
+        let (mut after, begun) = (Cursor(0), Instant::now());
+        while (seen.len() as u64) < threads * each {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{} changes are seen", seen.len());
+            let page = follower.changes(after, 7).unwrap();
+            after = page.next;
+            seen.extend(page.changes);
+        }
+    });
+    // Who waits behind the last one wakes with the next.
+    let (waits, last) =
+        (follower.wait_changes(seen[seen.len() - 1].cursor), engines[0].commit(of(vec![put("x", b"")])).unwrap());
+    wait(waits).unwrap();
+    assert_eq!(follower.changes(seen[seen.len() - 1].cursor, 9).unwrap().next, last.cursor);
+    assert!(seen.is_sorted_by(|one, other| one.cursor < other.cursor));
+    let mut keys: Vec<_> = seen.iter().map(|change| change.keys[0].clone()).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len() as u64, threads * each);
+    let last = follower.get(b"newest").unwrap().value.unwrap().version;
+    assert_eq!(seen.last().unwrap().cursor.0, last.bits(), "the newest is that of the row that all put");
+    let count = follower.get(b"count").unwrap().value.unwrap().value;
+    assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), (threads * each) as i64);
+    assert!(matches!(follower.changes(Cursor(u64::MAX >> 1), 1), Err(FeedError::TooOld { .. })));
+}
+
+/// Kills of the server at random moments: what was answered is there, and nothing was done twice.
+#[test]
+fn a_killed_server_loses_nothing_and_does_nothing_twice() {
+    let Some(server) = Server::start() else { return };
+    let patience = Patience { unavailable: Duration::from_secs(60), outcome: Duration::from_secs(60) };
+    let engine = || {
+        let below: Arc<dyn Engine> = Arc::new(server.engine("one"));
+        PatientEngine::new(below, Env::real().clock, patience)
+    };
+    let (engines, ends, kills) = ([engine(), engine()], AtomicBool::new(false), 4);
+    let done: Vec<u64> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8usize)
+            .map(|thread| {
+                let (engine, ends) = (&engines[thread % 2], &ends);
+                scope.spawn(move || {
+                    let mut done = 0u64;
+                    while !ends.load(Ordering::Acquire) {
+                        // It fails if it was made already.
+                        let key = format!("k{thread}-{done}").into_bytes();
+                        let preconditions = vec![Precondition::Absent { key: key.clone() }];
+                        let count = Write::Add { key: b"count".to_vec(), delta: 1 };
+                        let writes = vec![Write::Put { key, value: b"made".to_vec() }, count];
+                        engine.commit(Batch { preconditions, writes, payload: None }).unwrap();
+                        done += 1;
+                    }
+                    done
+                })
+            })
+            .collect();
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(700));
+            server.kill();
+            server.begin();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        ends.store(true, Ordering::Release);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    let engine = server.engine("one");
+    let found = rows(&engine, b"k", b"l", usize::MAX).len() as u64;
+    let count = engine.get(b"count").unwrap().value.unwrap().value;
+    let total: u64 = done.iter().sum();
+    assert_eq!((found, i64::from_le_bytes(count[..].try_into().unwrap())), (total, total as i64));
+    println!("evidence: metadata in PostgreSQL: {kills} kills of the server, {total} commits, 0 lost, 0 twice");
+}

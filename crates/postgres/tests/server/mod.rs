@@ -1,0 +1,109 @@
+//! A PostgreSQL server of a test, in a folder of its own, reached by a socket in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use margay_postgres::{PostgresEngine, PostgresOptions};
+
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+}
+
+/// The newest on this machine.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
+    let folders = versions.map(|version| version.path().join("bin")).filter(|folder| folder.join("initdb").exists());
+    folders.max()
+}
+
+impl Server {
+    /// `None` on a machine without PostgreSQL, and that is said.
+    pub(crate) fn start() -> Option<Server> {
+        let Some(programs) = programs() else {
+            println!("skipped: metadata in PostgreSQL, because this machine has no PostgreSQL");
+            return None;
+        };
+        let server = Server { folder: tempfile::tempdir().unwrap(), programs };
+        // The server is started as another user, who must get at its folder.
+        fs::set_permissions(server.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let data = server.data();
+        fs::create_dir(&data).unwrap();
+        if is_root() {
+            server.run(Command::new("chown").arg("postgres").arg(&data));
+        }
+        server.run(server.program("initdb").args(["--no-sync", "-A", "trust", "-U", "margay", "-D"]).arg(&data));
+        server.begin();
+        Some(server)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// As its own user, since PostgreSQL does not run as root.
+    fn program(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        if !is_root() {
+            return Command::new(program);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "postgres", "--regid", "postgres", "--init-groups"]).arg(program);
+        command
+    }
+
+    fn run(&self, command: &mut Command) {
+        let done = command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap();
+        assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    pub(crate) fn begin(&self) {
+        let data = self.data();
+        let options = format!("-k {} -c listen_addresses= -c max_connections=200", data.display());
+        let mut command = self.program("pg_ctl");
+        command.args(["-w", "-t", "120", "-o", &options, "-l"]).arg(data.join("log")).arg("-D").arg(&data).arg("start");
+        self.run(command.stdout(Stdio::null()));
+    }
+
+    /// All its processes at once, as by a power cut of the machine without the loss of its memory.
+    pub(crate) fn kill(&self) {
+        let pid = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        let kill = format!("parts=$(pgrep -P {pid}); kill -9 {pid} $parts");
+        drop(Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status());
+        let begun = Instant::now();
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is killed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn sql(&self, statement: &str) {
+        let mut command = self.program("psql");
+        self.run(command.args(["-X", "-q", "-U", "margay", "-d", "postgres", "-c", statement, "-h"]).arg(self.data()));
+    }
+
+    pub(crate) fn options(&self, schema: &str) -> PostgresOptions {
+        let config = format!("host={} user=margay dbname=postgres connect_timeout=10", self.data().display());
+        PostgresOptions { config, schema: schema.to_owned(), lanes: 4, readers: 2 }
+    }
+
+    pub(crate) fn engine(&self, schema: &str) -> PostgresEngine {
+        PostgresEngine::open(&self.options(schema)).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.data().join("postmaster.pid").exists() {
+            self.kill();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    let told = Command::new("id").arg("-u").output().unwrap();
+    told.stdout == b"0\n"
+}
