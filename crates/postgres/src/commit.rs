@@ -1,13 +1,10 @@
 //! The lanes of a process: who commits takes one that is free.
 //!
-//! Locking:    a list of free lanes, held for a step. A lane whose commit is under way belongs to its task.
+//! Locking:    the lock of a lane, over its call: it has one at a time (P3).
 //! Not here:   what a lane does (lane).
 
-use std::collections::HashMap;
-
 use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, Committed, EngineError};
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::batch::{Arguments, LockSpace};
 use crate::connection::Server;
@@ -16,21 +13,20 @@ use crate::lane::{Lane, nonsense};
 #[derive(Debug)]
 pub(crate) struct Lanes {
     space: LockSpace,
-    free: Mutex<Vec<Lane>>,
-    /// As many as there are free lanes.
+    /// At least one, each with its number.
+    lanes: Vec<(u64, Mutex<Lane>)>,
+    /// Commits under way at most: as many as there are lanes.
     turns: Semaphore,
-    /// One turn each, for who asks for a lane by its number.
-    numbers: HashMap<u64, Semaphore>,
 }
 
 impl Lanes {
     pub(crate) async fn open(server: &Server, count: usize, space: LockSpace) -> Result<Lanes, EngineError> {
-        let mut free = Vec::with_capacity(count);
+        let mut lanes = Vec::with_capacity(count);
         for _ in 0..count {
-            free.push(Lane::begin(server.clone()).await?);
+            let lane = Lane::begin(server.clone()).await?;
+            lanes.push((lane.id(), Mutex::new(lane)));
         }
-        let numbers = free.iter().map(|lane| (lane.id(), Semaphore::new(1))).collect();
-        Ok(Lanes { space, free: Mutex::new(free), turns: Semaphore::new(count), numbers })
+        Ok(Lanes { space, lanes, turns: Semaphore::new(count) })
     }
 
     pub(crate) async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
@@ -39,37 +35,21 @@ impl Lanes {
             return Err(CommitError::Invalid("the payload is too long"));
         }
         let arguments = Arguments::of(batch, self.space);
-        let turn = self.turns.acquire().await.map_err(|_| CommitError::Failed(nonsense("no lanes")))?;
-        let mut lane = self.take(None).ok_or_else(|| CommitError::Failed(nonsense("a lane is missing")))?;
-        let done = lane.commit(&arguments).await;
-        self.free.lock().push(lane);
-        drop(turn);
-        done
+        let _turn = self.turns.acquire().await.map_err(|_| CommitError::Failed(nonsense("no lanes")))?;
+        self.free().await.commit(&arguments).await
     }
 
-    pub(crate) async fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
-        let own = || nonsense("a commit of another process is asked for");
-        let _turn = self.numbers.get(&token.lane).ok_or_else(own)?.acquire().await.map_err(|_| own())?;
-        loop {
-            let turn = self.turns.acquire().await.map_err(|_| own())?;
-            let Some(mut lane) = self.take(Some(token.lane)) else {
-                drop(turn);
-                // A commit has it, and settles what was lost before it begins.
-                tokio::task::yield_now().await;
-                continue;
-            };
-            let outcome = lane.outcome(token.call).await;
-            self.free.lock().push(lane);
-            return outcome;
+    /// Who asks for an outcome may have the last one.
+    async fn free(&self) -> MutexGuard<'_, Lane> {
+        match self.lanes.iter().find_map(|(_, lane)| lane.try_lock().ok()) {
+            Some(lane) => lane,
+            None => self.lanes[0].1.lock().await,
         }
     }
 
-    fn take(&self, number: Option<u64>) -> Option<Lane> {
-        let mut free = self.free.lock();
-        let at = match number {
-            Some(number) => free.iter().position(|lane| lane.id() == number)?,
-            None => free.len().checked_sub(1)?,
-        };
-        Some(free.swap_remove(at))
+    pub(crate) async fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
+        let lane = self.lanes.iter().find(|(number, _)| *number == token.lane);
+        let (_, lane) = lane.ok_or_else(|| nonsense("a commit of another process is asked for"))?;
+        lane.lock().await.outcome(token.call).await
     }
 }

@@ -49,12 +49,15 @@ impl Server {
                 }
             }
         });
+        // What the server warns of at the start, such as another version of its collations, is about no statement.
+        client.simple_query("").await.map_err(|error| unavailable(&error))?;
+        has_warned.store(false, Ordering::Release);
         Ok(Connection { client, has_warned })
     }
 }
 
 impl Connection {
-    /// Since it was made. A warning arrives before the answer that it is about.
+    /// Since it was open. A warning arrives before the answer that it is about.
     pub(crate) fn has_warned(&self) -> bool {
         self.has_warned.load(Ordering::Acquire)
     }

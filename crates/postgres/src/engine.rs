@@ -12,7 +12,7 @@ use std::time::Duration;
 use event_listener::Event;
 use margay_meta::{
     Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, DurableFuture, Engine,
-    EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
+    EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
 };
 use tokio::sync::oneshot;
 
@@ -21,11 +21,13 @@ use crate::commit::Lanes;
 use crate::connection::{Server, said};
 use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes};
 use crate::read::Readers;
-use crate::scan::scan_pages;
+use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
 use crate::tasks::{Tasks, ended};
 
 const SCHEMA: &str = include_str!("schema.sql");
+/// The last that it makes, so all of it is there with this.
+const LAST_MADE: &str = "forget_v1(bigint)";
 /// Longest name that PostgreSQL keeps, in bytes.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.
@@ -119,6 +121,11 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
         );
         return Err(OpenError::Setting(advice));
     }
+    // Its statements wait for all that read, and others would wait behind them.
+    let made = client.query_one("select to_regprocedure($1) is not null", &[&format!("{schema}.{LAST_MADE}")]).await;
+    if made.and_then(|row| row.try_get(0)).map_err(failed)? {
+        return Ok(());
+    }
     // Two processes may begin at once.
     let statement =
         format!("begin; select pg_advisory_xact_lock(0); create schema if not exists {schema}; {SCHEMA}; commit");
@@ -181,9 +188,7 @@ impl Engine for PostgresEngine {
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        let answers = self.read(&[Ask::Get { key: key.to_vec() }], ReadLimit::default())?;
-        let row = answers.answers.into_iter().next().and_then(ReadAnswer::row);
-        Ok(Observed { value: row, observed: answers.observed })
+        get_row(self, key)
     }
 
     fn scan(

@@ -1,13 +1,19 @@
-//! A scan without an end that is known before: page by page, each of one moment.
+//! `get` and `scan` of an engine that answers reads: one row, and a scan page by page, each of one moment.
 //!
-//! Not here:   scans with a limit (read).
+//! Not here:   how reads are answered (read).
 
 use std::ops::ControlFlow;
 
-use margay_meta::{Answers, Ask, Engine, EngineError, Observed, ReadAnswer, ReadLimit, RowRef};
+use margay_meta::{Answers, Ask, Engine, EngineError, Observed, ReadAnswer, ReadLimit, Row, RowRef};
 
 /// Rows that are fetched at once.
 const SCAN_ROWS: usize = 1000;
+
+/// The row with this key.
+pub(crate) fn get_row(engine: &dyn Engine, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+    let Answers { answers, observed, .. } = engine.read(&[Ask::Get { key: key.to_vec() }], ReadLimit::default())?;
+    Ok(Observed { value: answers.into_iter().next().and_then(ReadAnswer::row), observed })
+}
 
 /// A scan by reads of so many rows, each behind the last row of the one before.
 pub(crate) fn scan_pages(

@@ -12,7 +12,7 @@ use margay_meta::{
 };
 
 use crate::read::Reading;
-use crate::scan::scan_pages;
+use crate::scan::{get_row, scan_pages};
 use crate::tasks::Tasks;
 
 #[derive(Debug)]
@@ -58,9 +58,7 @@ impl Engine for Snapshot {
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        let answers = self.read(&[Ask::Get { key: key.to_vec() }], ReadLimit::default())?;
-        let row = answers.answers.into_iter().next().and_then(margay_meta::ReadAnswer::row);
-        Ok(Observed { value: row, observed: answers.observed })
+        get_row(self, key)
     }
 
     fn scan(

@@ -82,6 +82,20 @@ fn a_name_that_is_no_schema_and_a_server_that_loses_commits_are_refused() {
     drop(server.engine("a"));
 }
 
+/// A dump goes on while another process begins.
+#[test]
+fn a_snapshot_keeps_no_process_from_beginning() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    engine.commit(of(vec![put("k", b"1")])).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    assert!(snapshot.get(b"k").unwrap().value.is_some());
+    let other = server.engine("one");
+    other.commit(of(vec![put("k", b"2")])).unwrap();
+    assert_eq!(snapshot.get(b"k").unwrap().value.unwrap().value.as_ref(), b"1");
+    assert_eq!(engine.get(b"k").unwrap().value.unwrap().value.as_ref(), b"2");
+}
+
 /// The rule that no name is left in a directory that was removed, by 16 threads over two processes.
 #[test]
 fn no_row_comes_into_a_range_that_was_found_empty() {

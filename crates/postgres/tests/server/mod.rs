@@ -34,8 +34,27 @@ impl Server {
         if is_root() {
             server.run(Command::new("chown").arg("postgres").arg(&data));
         }
-        server.run(server.program("initdb").args(["--no-sync", "-A", "trust", "-U", "margay", "-D"]).arg(&data));
+        server.run(
+            server
+                .program("initdb")
+                .args([
+                    "--no-sync",
+                    "-A",
+                    "trust",
+                    "-U",
+                    "margay",
+                    "-E",
+                    "UTF8",
+                    "--locale=C",
+                    "--locale-provider=icu",
+                    "--icu-locale=en",
+                    "-D",
+                ])
+                .arg(&data),
+        );
         server.begin();
+        // It warns at the start of each connection now, which is about no commit.
+        server.sql("update pg_database set datcollversion = '1'");
         Some(server)
     }
 
