@@ -116,7 +116,8 @@ impl Sender {
                     }
                     let own = PlannedRequest { content, attributes, ..request.clone() };
                     let write_id = Some(write_id_of(&there).to_owned());
-                    return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size), write_id });
+                    let (etag, size) = (there.etag, Some(there.size));
+                    return self.finished(&own, &Sent { etag, size, write_id, ..Sent::default() });
                 }
                 None => {
                     self.is_not_own(request);

@@ -51,7 +51,7 @@ impl Sender {
         &self,
         files: &mut Files,
         request: &PlannedRequest,
-        sent: &Sent,
+        outcome: &Sent,
     ) -> Result<Vec<String>, margay_meta::EngineError> {
         let inos: Vec<Ino> = [Some(request.file), request.replaces].into_iter().flatten().map(Ino).collect();
         let planned = inos.iter().filter_map(|ino| {
@@ -68,7 +68,7 @@ impl Sender {
             Some((ino.0, planned))
         });
         let mut planned: HashMap<u64, plan::Dirty> = planned.collect();
-        let changed = plan::finish(&mut planned, request, &sent.etag);
+        let changed = plan::finish(&mut planned, request, &outcome.etag);
         let (mut writes, mut finished, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for ino in changed {
             let (Some(one), Some(file)) = (planned.get(&ino), files.table.get(Ino(ino))) else { continue };
@@ -86,7 +86,7 @@ impl Sender {
                 None => file.dirty.since = one.since,
             }
             file.dirty.leftovers = one.leftovers.iter().map(|left| identified(left, &file)).collect();
-            let sent = (ino == request.file && request.action != Action::Delete).then_some(sent);
+            let sent = (ino == request.file && request.action != Action::Delete).then_some(outcome);
             set_object(&mut file, Ino(ino), one, sent, &mut writes);
             gone.extend(draft_gone(Ino(ino), &file.drop_sent(), &mut writes));
             finished.push((Ino(ino), file));
@@ -101,7 +101,8 @@ impl Sender {
             }
         }
         commit(&*self.tracked.below, writes)?;
-        files.note_recent(&request.key);
+        let answered = outcome.answered.unwrap_or_else(|| files.now());
+        files.note_recent(&request.key, answered);
         finished.into_iter().for_each(|(ino, file)| files.table.put(ino, file));
         done.iter().for_each(|ino| drop(files.table.remove(*ino)));
         Ok(gone)
@@ -165,7 +166,8 @@ impl Sender {
         let is_aside = self.tracked.files.lock().paths.is_temporary(&request.key);
         let own = there.filter(|there| is_aside || self.is_unknown_own(request, there));
         let mut files = self.tracked.files.lock();
-        files.note_recent(&request.key);
+        let now = files.now();
+        files.note_recent(&request.key, now);
         let ended = |file: &mut File| (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
         if files.table.edit(Ino(request.file), ended).is_none() {
             return;

@@ -10,6 +10,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use margay_client::upstream::{Grid, Metadata, PartOf, Source, StateOf};
@@ -66,14 +67,14 @@ impl Sender {
             begun = self.complete_parts(request, begun, grid, &source, old.as_ref()).await?;
         }
         let Some((_, etag)) = begun.completed.clone() else { unreachable!("it was completed") };
-        let etag = match begun.changed {
-            Some(_) => etag,
+        let (etag, answered) = match begun.changed {
+            Some(_) => (etag, None),
             None => self.copy_from_aside(request, begun, (&etag, size), metadata).await?,
         };
         if let Some(places) = source.reader.places(0..size) {
             self.uploads.set_placed(ino, &etag, places);
         }
-        Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) })
+        Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)), answered })
     }
 
     /// The object of a file, if it is known where its bytes were.
@@ -180,27 +181,29 @@ impl Sender {
         }
     }
 
-    /// The object at a temporary key comes to its own key, and the temporary one goes.
+    /// The object at a temporary key comes to its own key, and the temporary one goes. Returns when the first was answered: the
+    /// second may take long.
     async fn copy_from_aside(
         &self,
         request: &PlannedRequest,
         begun: Begun,
         (etag, size): (&str, u64),
         metadata: &Metadata,
-    ) -> Result<String, Unsent> {
+    ) -> Result<(String, Option<Duration>), Unsent> {
         let temporary = begun.upload.key.clone();
         let copied = match self.holds_for_copy(request).await {
             Ok(true) => self.copy_to(StateOf { key: &temporary, etag }, size, request, metadata).await,
             Ok(false) => Err(Unsent::Overtaken),
             Err(error) => Err(error.into()),
         };
+        let answered = self.clock.monotonic();
         let is_kept = matches!(&copied, Err(Unsent::Bucket(error)) if !matches!(error.status(), Some(404 | 412)));
         if is_kept {
             self.uploads.park(Ino(request.file), begun);
         } else {
             self.remove_temporary(&temporary).await;
         }
-        copied
+        copied.map(|etag| (etag, Some(answered)))
     }
 
     /// Copies a state of an object of this size to the key of the request.

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName};
@@ -34,6 +35,8 @@ pub(super) struct Sent {
     pub(super) size: Option<u64>,
     /// `None`: the object has that of its source.
     pub(super) write_id: Option<String>,
+    /// When the bucket said so, if something was done after that.
+    pub(super) answered: Option<Duration>,
 }
 
 /// A state of a file, as it is sent.
@@ -135,7 +138,7 @@ impl Sender {
         let mut metadata = planned.metadata;
         self.keep_description(request, source.key, &mut metadata).await?;
         let etag = self.copy_to(source, planned.size, request, &metadata).await?;
-        Ok(Sent { etag, size: None, write_id: Some(self.write_id(request)) })
+        Ok(Sent { etag, write_id: Some(self.write_id(request)), ..Sent::default() })
     }
 
     /// Copies with the metadata that the object has.
@@ -161,7 +164,7 @@ impl Sender {
         let Planned { metadata, body, .. } = self.planned(request)?;
         if is_marker(request) {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
-            return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
+            return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)), ..Sent::default() });
         }
         let (bucket, local) = match body {
             Body::Here(entry) if self.has_lost_bytes(&entry)? => return Err(Unsent::Lost),
@@ -195,7 +198,7 @@ impl Sender {
             ClientError::Source(error) => Unsent::Local(error.to_string()),
             error => error.into(),
         })?;
-        Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) })
+        Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)), ..Sent::default() })
     }
 
     /// The entry of a file as the volume has it now; `None` if it has no name.

@@ -187,12 +187,14 @@ impl Files {
         self.clock.monotonic()
     }
 
-    /// This process has written or removed the object of this key.
-    pub(crate) fn note_recent(&mut self, key: &str) {
+    /// This process has written or removed the object of this key, and that was answered then. Who counts it as later takes what
+    /// others put there since for what was there before.
+    pub(crate) fn note_recent(&mut self, key: &str, answered: Duration) {
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back((self.now(), key.to_owned()));
+        let behind = self.recent.partition_point(|(at, _)| *at <= answered);
+        self.recent.insert(behind, (answered, key.to_owned()));
     }
 
     /// Keys with this beginning of which a listing that began then may not show what the rows say: they are dirty, or were

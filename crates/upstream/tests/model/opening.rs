@@ -3,7 +3,7 @@
 //! Checked:    with `open=always` the bucket is asked for a file before it is opened, and for a name before it is missing; what is read
 //!             is what the object had when that began, or later, and what is missing was missing at some time of it. Nothing is said
 //!             where the product says nothing: a file or a name that is changed or open here, one that this mount has written
-//!             within two seconds, a request of this mount that was lost or failed meanwhile, an object that is gone, and what took
+//!             within two seconds, a file that got another name after it was looked up, a request of this mount that was lost or failed meanwhile, an object that is gone, and what took
 //!             so long in real time that the bucket was taken for silent.
 //! Not here:   `open=3s` and `open=ttl`, whose promises are of times (opened).
 
@@ -55,6 +55,7 @@ impl User {
         let content = content?;
         if let Some(states) =
             states.filter(|states| !states.contains(&None) && !states.contains(&Some(content.clone())))
+            && !self.has_moved(key, ino)
         {
             let wrong = format!("{} opened {key}, read {content}, and there was {states:?}", self.name);
             self.sim.world().oracle.violation(wrong);
@@ -79,13 +80,19 @@ impl User {
         };
         // A name that is here needs no question, and a file that has gone since it was listed is looked up again.
         if matches!((&done, file), (Ok(_), Some(_)) | (Err(PosixError::NotFound), None)) {
-            let mut world = self.sim.world();
-            match watch.was_asked {
-                true => world.oracle.tell(format!("{} {} {key}", self.name, crate::OPEN_ASKED)),
-                false => world.oracle.violation(format!("{} opened {key} and did not ask", self.name)),
+            if watch.was_asked {
+                self.sim.world().oracle.tell(format!("{} {} {key}", self.name, crate::OPEN_ASKED));
+            } else if file.is_none_or(|file| !self.has_moved(key, file)) {
+                self.sim.world().oracle.violation(format!("{} opened {key} and did not ask", self.name));
             }
         }
         (done, Some(watch.states))
+    }
+
+    /// Whether a file that was looked up under a name has another one by now, as one of a conflict has: it is opened all the same.
+    fn has_moved(&self, key: &str, file: Ino) -> bool {
+        let has_name = self.mount.attributes(file).is_ok_and(|attributes| attributes.links > 0);
+        has_name && self.at(key).is_ok_and(|now| now != file)
     }
 
     fn is_silent(&self) -> bool {
