@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["margay-client", "margay-env", "margay-meta", "margay-rows", "margay-segment", "margay-volume"],
         &[],
     ),
+    ("margay-cluster", &["margay-listener", "margay-meta", "margay-segment", "margay-volume"], &["margay-env"]),
     ("margay-metrics", &[], &[]),
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
     (
@@ -76,6 +77,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "margay-listener",
             "margay-metrics",
             "margay-upstream",
+            "margay-postgres",
+            "margay-cluster",
         ],
         &[],
     ),

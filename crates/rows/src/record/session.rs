@@ -1,7 +1,7 @@
 //! Records of sessions and leases.
 //!
-//! Layout:     session: 1, varint beat, varint oldest cursor, text host, varint process id, text program lease: 1,
-//!             varint number of its session (0: none), varint epoch
+//! Layout:     session: 2, varint beat, varint oldest cursor, text host, varint process id, text program, text address; lease:
+//!             1, varint number of its session (0: none), varint epoch
 //! Invariants: G1 the beat of a session and the epoch of a lease grow with each put.
 //! Not here:   when a session is declared dead (volume).
 
@@ -9,6 +9,7 @@ use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
 
 const LAYOUT: u8 = 1;
+const SESSION_LAYOUT: u8 = 2;
 /// Maximum length of the host and of the program name, in bytes; longer names are truncated.
 pub const SESSION_NAME_BYTES_MAX: usize = 255;
 
@@ -21,6 +22,8 @@ pub struct SessionRecord {
     pub host: String,
     pub pid: u32,
     pub program: String,
+    /// Where it gives the bytes of its store to other processes; empty: it does not.
+    pub address: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,21 +41,23 @@ fn cut(text: &str) -> &str {
 impl SessionRecord {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(64);
-        writer.byte(LAYOUT);
+        writer.byte(SESSION_LAYOUT);
         writer.varint(self.beat);
         writer.varint(self.oldest);
         writer.bytes(cut(&self.host).as_bytes());
         writer.varint(self.pid.into());
         writer.bytes(cut(&self.program).as_bytes());
+        writer.bytes(cut(&self.address).as_bytes());
         writer.finish()
     }
 
     pub fn decode(value: &[u8]) -> Result<SessionRecord, Damaged> {
         let mut reader = Reader::new(value);
-        reader.layout(LAYOUT)?;
+        reader.layout(SESSION_LAYOUT)?;
         let (beat, oldest) = (reader.varint()?, reader.varint()?);
         let host = reader.text()?.to_owned();
-        let record = SessionRecord { beat, oldest, host, pid: reader.small()?, program: reader.text()?.to_owned() };
+        let (pid, program, address) = (reader.small()?, reader.text()?.to_owned(), reader.text()?.to_owned());
+        let record = SessionRecord { beat, oldest, host, pid, program, address };
         reader.end()?;
         Ok(record)
     }
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn sessions_and_leases_round_trip() {
-        let session = SessionRecord { beat: 300, oldest: 7, host: "h".repeat(255), pid: 9, program: "p".to_owned() };
+        let (host, program, address) = ("h".repeat(255), "p".to_owned(), "h:1".to_owned());
+        let session = SessionRecord { beat: 300, oldest: 7, host, pid: 9, program, address };
         assert_eq!(SessionRecord::decode(&session.encode()), Ok(session.clone()));
         let long = SessionRecord { host: "ä".repeat(300), ..session };
         assert_eq!(SessionRecord::decode(&long.encode()).map(|found| found.host.len()), Ok(254));

@@ -10,7 +10,7 @@ use margay_meta::Cursor;
 use margay_rows::record::SessionRecord;
 use margay_rows::{Ino, key};
 
-use super::{Neighbour, OwnSession, Sessions};
+use super::{Neighbour, OwnSession, SessionName, Sessions};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -80,8 +80,8 @@ impl Sessions {
     }
 
     fn record(&self, beat: u64, oldest: Cursor) -> SessionRecord {
-        let name = &self.name;
-        SessionRecord { beat, oldest: oldest.0, host: name.host.clone(), pid: name.pid, program: name.program.clone() }
+        let SessionName { host, pid, program, address } = self.name.clone();
+        SessionRecord { beat, oldest: oldest.0, host, pid, program, address }
     }
 
     /// The beat counts only once it is durable.

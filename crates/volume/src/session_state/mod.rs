@@ -31,6 +31,8 @@ pub struct SessionName {
     pub host: String,
     pub pid: u32,
     pub program: String,
+    /// Where other processes get the bytes of the own store; empty: nowhere.
+    pub address: String,
 }
 
 /// This process's own session.

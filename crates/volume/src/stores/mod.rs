@@ -12,6 +12,7 @@ mod segment_rows;
 pub(crate) use self::segment_rows::{DraftedRows, Rows, SegmentRows};
 
 mod attach;
+mod place;
 mod processes;
 mod readers;
 
@@ -29,6 +30,7 @@ use margay_segment::{
 
 pub(crate) use self::attach::NotAttached;
 pub(crate) use self::processes::Alone;
+pub use self::place::{StorePlace, store_place};
 pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
 use crate::api::Error;

@@ -1,0 +1,18 @@
+//! The processes of a volume that several machines serve: each reads what another one has stored.
+//!
+//! Why:        a process writes to the disk of its own machine only, and every other one answers with those bytes too.
+//! Layout:     `question` is what is asked and how it is signed, `port` answers, `peers` asks.
+//! Invariants: P1 nothing can be changed through the port: a question that is sent again does no harm.
+//!             P2 a question without the key of the volume's processes is refused before it is read.
+//!             P3 a store that does not answer is unreachable, never empty.
+//! Not here:   who is alive and which store is whose (margay-volume), writing to other machines.
+
+mod key;
+mod peers;
+mod port;
+mod question;
+
+pub use key::ClusterKey;
+pub use peers::HttpPeers;
+pub use port::StorePort;
+pub use question::PATH;

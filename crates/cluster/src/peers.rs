@@ -1,0 +1,255 @@
+//! The stores of other processes, over HTTP.
+//!
+//! Invariants: H1 where a store is reached is read from the rows, and again after any failure: its process may have another
+//!                address by now, or another process may have its folder.
+//!             H2 bytes are given on only if their checksum is that of the answer. The store has checked them against its own.
+//! Locking:    leaf locks; none is held while somebody waits for an answer.
+//! Not here:   which store has a segment (margay-volume), answers (port).
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use margay_meta::Engine;
+use margay_segment::{
+    Extent, OtherStore, ReadOnly, SegmentError, SegmentId, SegmentInfo, Segments, StoreIdentity, StoreName, StoreNumber,
+};
+use margay_volume::{Peers, StorePlace, store_place};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::key::ClusterKey;
+use crate::question::{
+    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, Question, READ_BYTES_MAX, REFUSED, SIGNATURE, What, decode_state,
+};
+
+/// Threads that wait for answers.
+const THREADS: usize = 2;
+/// A process that takes no connection within this time is not there.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
+/// A whole answer takes so long at most; then its store counts as unreachable.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often one question is asked: a connection may have ended, or the store may have moved.
+const TRIES_MAX: usize = 3;
+/// Connections to one store that are kept while nobody uses them.
+const IDLE_MAX: usize = 64;
+
+/// All stores of other processes.
+#[derive(Debug)]
+pub struct HttpPeers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    engine: Arc<dyn Engine>,
+    key: ClusterKey,
+    places: Mutex<HashMap<StoreNumber, Arc<Place>>>,
+    /// Taken at the end, which does not wait for answers.
+    runtime: Option<Runtime>,
+}
+
+/// A store at its address.
+struct Place {
+    of: StorePlace,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+}
+
+/// One store.
+#[derive(Clone, Debug)]
+struct HttpStore {
+    shared: Arc<Shared>,
+    number: StoreNumber,
+}
+
+/// Why there is no answer that counts.
+#[derive(Debug)]
+enum NoAnswer {
+    /// Its process does not answer, or is another one.
+    NotThere(String),
+    Segment(SegmentError),
+}
+
+impl Debug for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Place({:?})", self.of)
+    }
+}
+
+impl HttpPeers {
+    /// `engine`: the rows of the volume, which say where stores are.
+    pub fn start(engine: Arc<dyn Engine>, key: ClusterKey) -> io::Result<HttpPeers> {
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("peers").enable_all().build()?;
+        Ok(HttpPeers(Arc::new(Shared { engine, key, places: Mutex::default(), runtime: Some(runtime) })))
+    }
+}
+
+impl Peers for HttpPeers {
+    /// Whether it is reached shows when it is asked: nothing waits here.
+    fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        Some(Arc::new(ReadOnly(HttpStore { shared: Arc::clone(&self.0), number })))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+impl Shared {
+    /// `None`: no process has the store open.
+    fn place(&self, number: StoreNumber) -> Result<Option<Arc<Place>>, SegmentError> {
+        if let Some(place) = self.places.lock().get(&number) {
+            return Ok(Some(Arc::clone(place)));
+        }
+        let failed = |error: margay_volume::Error| SegmentError::Io(io::Error::other(error.to_string()));
+        let Some(of) = store_place(&*self.engine, number).map_err(failed)? else { return Ok(None) };
+        let place = Arc::new(Place { of, idle: Mutex::default() });
+        Ok(Some(Arc::clone(self.places.lock().entry(number).or_insert(place))))
+    }
+
+    fn forget(&self, number: StoreNumber, place: &Arc<Place>) {
+        let mut places = self.places.lock();
+        if places.get(&number).is_some_and(|known| Arc::ptr_eq(known, place)) {
+            places.remove(&number);
+        }
+    }
+
+    /// Blocks this thread, not those of the answers.
+    fn block<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let runtime = self.runtime.as_ref().expect("it ends with its last owner");
+        runtime.spawn(async move { drop(sender.send(task.await)) });
+        receiver.recv().ok()
+    }
+}
+
+impl Place {
+    async fn connection(&self) -> Result<SendRequest<Full<Bytes>>, String> {
+        loop {
+            let idle = self.idle.lock().pop();
+            let Some(mut idle) = idle else { break };
+            if idle.ready().await.is_ok() {
+                return Ok(idle);
+            }
+        }
+        let address = &self.of.address;
+        let stream = timeout(CONNECT_TIME_MAX, TcpStream::connect(address));
+        let stream = stream.await.map_err(|_| format!("{address} takes no connection"))?;
+        let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        let stream = stream.map_err(|error| format!("{address}: {error}"))?;
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        // It ends with the connection; its error reaches the request in flight.
+        tokio::spawn(async move { drop(driver.await) });
+        Ok(sender)
+    }
+
+    async fn send(&self, question: Vec<u8>, signature: &str) -> Result<Response<Bytes>, String> {
+        let mut connection = self.connection().await?;
+        let request = Request::post(PATH).header(header::HOST, &self.of.address).header(SIGNATURE, signature);
+        let request = request.body(Full::new(Bytes::from(question))).map_err(|error| error.to_string())?;
+        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let (parts, body): (_, Incoming) = response.into_parts();
+        let body = Limited::new(body, READ_BYTES_MAX as usize).collect().await.map_err(|error| error.to_string())?;
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+        Ok(Response::from_parts(parts, body.to_bytes()))
+    }
+}
+
+impl HttpStore {
+    fn ask(&self, what: What) -> Result<Bytes, SegmentError> {
+        let (id, number, shared) = (what.segment(), self.number, &self.shared);
+        let question = Question { store: number, what }.encode();
+        let signature = base16ct::lower::encode_string(&shared.key.sign(&question));
+        let mut why = "no process has it open".to_owned();
+        for _ in 0..TRIES_MAX {
+            let Some(place) = shared.place(number)? else { break };
+            let (asked, question, signature) = (Arc::clone(&place), question.clone(), signature.clone());
+            let answer = shared.block(async move {
+                let answer = timeout(ANSWER_TIME_MAX, asked.send(question, &signature)).await;
+                answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())))
+            });
+            let answer = answer.unwrap_or_else(|| Err("the threads of answers have ended".to_owned()));
+            match answer.map_err(NoAnswer::NotThere).and_then(|answer| checked(what, answer)) {
+                Ok(bytes) => return Ok(bytes),
+                Err(NoAnswer::Segment(error)) => return Err(error),
+                Err(NoAnswer::NotThere(said)) => {
+                    shared.forget(number, &place);
+                    why = format!("{}: {said}", place.of.address);
+                }
+            }
+        }
+        tracing::warn!(store = number.0, segment = id.0, why, "the store of another process is not reached");
+        Err(SegmentError::Unreachable(id, number))
+    }
+}
+
+/// The bytes of an answer.
+fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
+    let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let id = what.segment();
+    if answer.status() == StatusCode::OK {
+        if header(CHECKSUM).parse() != Ok(crc32c::crc32c(answer.body())) {
+            return Err(NoAnswer::NotThere("the answer came damaged".to_owned()));
+        }
+        return Ok(answer.into_body());
+    }
+    let said = String::from_utf8_lossy(answer.body()).trim().to_owned();
+    Err(match header(FAILURE) {
+        MISSING => NoAnswer::Segment(SegmentError::Missing(id)),
+        CORRUPT => {
+            tracing::error!(segment = id.0, said, "another process found bytes damaged");
+            NoAnswer::Segment(SegmentError::Corrupt { segment: id, offset: 0, what: "so says the process that stores it" })
+        }
+        OTHER_STORE => NoAnswer::NotThere(said),
+        REFUSED => NoAnswer::NotThere(format!("refused: {said}; all processes of a volume need the same file identity-key")),
+        _ => NoAnswer::Segment(SegmentError::Io(io::Error::other(said))),
+    })
+}
+
+impl OtherStore for HttpStore {
+    fn name(&self) -> StoreName {
+        StoreName { identity: StoreIdentity([0; 16]), number: self.number, generation: 0 }
+    }
+
+    fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
+        assert!(skip + len <= extent.len, "a read is within its extent");
+        let piece = |at: u64| {
+            let piece = (len - at).min(READ_BYTES_MAX);
+            let bytes = self.ask(What::Read { extent: *extent, skip: skip + at, len: piece })?;
+            if bytes.len() as u64 == piece {
+                return Ok(bytes);
+            }
+            Err(SegmentError::Io(io::Error::other("another process gave fewer bytes than were asked for")))
+        };
+        if len <= READ_BYTES_MAX {
+            return piece(0);
+        }
+        let mut all = BytesMut::with_capacity(len as usize);
+        while (all.len() as u64) < len {
+            all.extend_from_slice(&piece(all.len() as u64)?);
+        }
+        Ok(all.freeze())
+    }
+
+    fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {
+        self.ask(What::Verify(*extent)).map(drop)
+    }
+
+    fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+        let bytes = self.ask(What::State(id))?;
+        decode_state(id, &bytes).ok_or_else(|| SegmentError::Io(io::Error::other("another process told no state")))
+    }
+}

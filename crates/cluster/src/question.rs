@@ -1,0 +1,161 @@
+//! What one process asks another one about its store, and the answers.
+//!
+//! Layout:     a question: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
+//!             run, skip and length of the extent, skip and length of what is read. The answer to a read has the bytes, with
+//!             their CRC-32C in a header; to a state kind, length and whether it is open, a byte, eight and one.
+//! Invariants: Q1 a question has one length, so nothing behind it is overlooked.
+
+use margay_segment::{Extent, Kind, Run, SegmentId, SegmentInfo, StoreNumber};
+
+/// Where questions are sent to.
+pub const PATH: &str = "/store";
+/// Header with the signature of the question, in hexadecimal digits.
+pub(crate) const SIGNATURE: &str = "x-margay-signature";
+/// Header with the CRC-32C of the answer's bytes, as a decimal number.
+pub(crate) const CHECKSUM: &str = "x-margay-crc32c";
+/// Header with what kind of failure an answer tells.
+pub(crate) const FAILURE: &str = "x-margay-failure";
+pub(crate) const MISSING: &str = "missing";
+pub(crate) const CORRUPT: &str = "corrupt";
+pub(crate) const OTHER_STORE: &str = "other-store";
+pub(crate) const REFUSED: &str = "refused";
+/// Longest read that is one question, in bytes.
+pub(crate) const READ_BYTES_MAX: u64 = 4 << 20;
+
+const VERSION: u8 = 1;
+const NUMBERS: usize = 9;
+pub(crate) const QUESTION_BYTES: usize = 2 + 8 * NUMBERS;
+const STATE_BYTES: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Read { extent: Extent, skip: u64, len: u64 },
+    Verify(Extent),
+    State(SegmentId),
+}
+
+impl What {
+    pub(crate) fn segment(&self) -> SegmentId {
+        match self {
+            What::Read { extent, .. } | What::Verify(extent) => extent.run.segment,
+            What::State(id) => *id,
+        }
+    }
+}
+
+/// Of this store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) store: StoreNumber,
+    pub(crate) what: What,
+}
+
+impl Question {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let none = |segment| Extent::whole(Run { segment, offset: 0, len: 0, crc: 0 });
+        let (kind, extent, skip, len) = match self.what {
+            What::Read { extent, skip, len } => (0, extent, skip, len),
+            What::Verify(extent) => (1, extent, 0, 0),
+            What::State(segment) => (2, none(segment), 0, 0),
+        };
+        let Extent { run, skip: extent_skip, len: extent_len } = extent;
+        let mut bytes = vec![VERSION, kind];
+        let numbers: [u64; NUMBERS] = [
+            self.store.0.into(),
+            run.segment.0,
+            run.offset,
+            run.len,
+            run.crc.into(),
+            extent_skip,
+            extent_len,
+            skip,
+            len,
+        ];
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_be_bytes()));
+        bytes
+    }
+
+    /// `None`: it is none, or of a newer program, or asks for what no extent has.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Question> {
+        let (&[VERSION, kind], numbers) = bytes.split_first_chunk::<2>()? else { return None };
+        let (chunks, rest) = numbers.as_chunks::<8>();
+        let numbers: [u64; NUMBERS] =
+            chunks.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect::<Vec<_>>().try_into().ok()?;
+        let [store, segment, offset, run_len, crc, extent_skip, extent_len, skip, len] = numbers;
+        let run = Run { segment: SegmentId(segment), offset, len: run_len, crc: u32::try_from(crc).ok()? };
+        let extent = Extent { run, skip: extent_skip, len: extent_len };
+        let is_within = |start: u64, len: u64, whole: u64| start.checked_add(len).is_some_and(|end| end <= whole);
+        let is_right = rest.is_empty() && is_within(extent_skip, extent_len, run_len) && is_within(skip, len, extent_len);
+        let what = match kind {
+            0 if len <= READ_BYTES_MAX => What::Read { extent, skip, len },
+            1 => What::Verify(extent),
+            2 => What::State(run.segment),
+            _ => return None,
+        };
+        is_right.then_some(Question { store: StoreNumber(u16::try_from(store).ok()?), what })
+    }
+}
+
+pub(crate) fn encode_state(info: &SegmentInfo) -> Vec<u8> {
+    let kind = match info.kind {
+        Kind::Log => 0,
+        Kind::Pack => 1,
+        Kind::Raw => 2,
+    };
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&info.len.to_be_bytes());
+    bytes.push(info.open.into());
+    bytes
+}
+
+pub(crate) fn decode_state(id: SegmentId, bytes: &[u8]) -> Option<SegmentInfo> {
+    let bytes: &[u8; STATE_BYTES] = bytes.try_into().ok()?;
+    let [kind, len @ .., open] = *bytes;
+    let kind = match kind {
+        0 => Kind::Log,
+        1 => Kind::Pack,
+        2 => Kind::Raw,
+        _ => return None,
+    };
+    Some(SegmentInfo { id, kind, len: u64::from_be_bytes(len), open: open != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_states_come_back_and_others_are_none() {
+        let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
+        let extent = Extent { run, skip: 10, len: 90 };
+        for what in [
+            What::Read { extent, skip: 1, len: 89 },
+            What::Verify(extent),
+            What::State(run.segment),
+        ] {
+            let question = Question { store: StoreNumber(7), what };
+            let bytes = question.encode();
+            assert_eq!(bytes.len(), QUESTION_BYTES);
+            assert_eq!(Question::decode(&bytes), Some(question));
+            for end in 0..bytes.len() {
+                assert_eq!(Question::decode(&bytes[..end]), None);
+            }
+            assert_eq!(Question::decode(&[&bytes[..], &[0]].concat()), None);
+        }
+        for (extent, skip, len) in [
+            (extent, 2, 89),
+            (extent, u64::MAX, 2),
+            (Extent { len: 91, ..extent }, 0, 0),
+            (Extent::whole(Run { len: 1 << 40, ..run }), 0, READ_BYTES_MAX + 1),
+        ] {
+            let question = Question { store: StoreNumber(7), what: What::Read { extent, skip, len } };
+            assert_eq!(Question::decode(&question.encode()), None, "{question:?}");
+        }
+        for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
+            let info = SegmentInfo { id: run.segment, kind, len: 1 << 33, open: kind == Kind::Pack };
+            let back = decode_state(run.segment, &encode_state(&info));
+            assert!(back.is_some_and(|back| (back.kind, back.len, back.open) == (info.kind, info.len, info.open)));
+        }
+        assert!(decode_state(run.segment, &[3; STATE_BYTES]).is_none() && decode_state(run.segment, &[]).is_none());
+    }
+}

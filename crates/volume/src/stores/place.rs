@@ -1,0 +1,28 @@
+//! Where the store of another process is reached.
+//!
+//! Not here:   how its bytes come here (an implementation of `Peers`).
+
+use margay_meta::Engine;
+use margay_rows::record::{SessionRecord, StoreRecord};
+use margay_rows::{Ino, key};
+use margay_segment::{StoreName, StoreNumber};
+
+use crate::api::Error;
+
+/// A store that a process has open now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorePlace {
+    pub name: StoreName,
+    /// `HOST:PORT`, as that process says.
+    pub address: String,
+}
+
+/// `None`: no process has the store open, or it gives nothing to others.
+pub fn store_place(engine: &dyn Engine, number: StoreNumber) -> Result<Option<StorePlace>, Error> {
+    let Some(row) = engine.get(&key::store(number))?.value else { return Ok(None) };
+    let StoreRecord { identity, generation, session } = StoreRecord::decode(&row.value)?;
+    let Some(row) = engine.get(&key::session(Ino(session)))?.value else { return Ok(None) };
+    let address = SessionRecord::decode(&row.value)?.address;
+    let name = StoreName { identity, number, generation };
+    Ok((!address.is_empty()).then_some(StorePlace { name, address }))
+}
