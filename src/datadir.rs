@@ -1,6 +1,6 @@
 //! The data directory: recognized, locked, marked with its format.
 //!
-//! Layout:     `cache` is for the directory of a far bucket. `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
+//! Layout:     `cache` is for the directory of a far bucket, `shared` for that of a server whose rows are in PostgreSQL. `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
 //!             docs/format/directory.md.
 //! Invariants: D1 a directory that is not empty and lacks our format file is never written to.
 //!             D2 one process at a time holds `lock`, for as long as its `DataDir` lives.
@@ -10,6 +10,7 @@
 //! Not here:   the keys (margay-accounts), the content of `segments/` and `tree/`.
 
 pub mod cache;
+mod shared;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The format of a directory that is the cache of a far bucket. Its changes are on their way to the bucket, so only a program
 /// that notes them may open it; older ones refuse the number.
 const CACHE_FORMAT_VERSION: u32 = 2;
+/// The format of a directory with segments whose rows are in PostgreSQL. Who takes it for a whole volume would find no row for any
+/// of them, so older programs refuse the number.
+const SHARED_FORMAT_VERSION: u32 = 3;
 /// Names the bucket of a cache.
 const CACHE_FILE: &str = "upstream";
 /// The address at which a cache is served over S3.
@@ -39,12 +43,14 @@ pub const CACHE_LOG_FILE: &str = "log";
 const FORMAT_MAGIC: &str = "margay data directory, format ";
 /// Names that an unmarked directory may hold: from an interrupted first start, of a fresh file system, or keys placed
 /// there in advance.
-const HARMLESS: [&str; 8] = [
+const HARMLESS: [&str; 10] = [
     "lock",
     "format.new",
     "lost+found",
     FAULT_NOTE,
     margay_accounts::encryption_keys::FILE,
+    margay_accounts::root_keys::FILE,
+    margay_accounts::identities::KEY_FILE,
     CACHE_FILE,
     "upstream.new",
     CACHE_LOG_FILE,
@@ -75,6 +81,13 @@ pub enum DataDirError {
     Foreign(PathBuf, String),
     #[error("{0} is the cache of {1}; use it with: margay mount {1} DIR --cache {0}")]
     Cache(PathBuf, String),
+    #[error(
+        "{0} has segments of a volume whose rows are in PostgreSQL: start it with margay serve --metadata postgres://...; other \
+         commands do not take it yet"
+    )]
+    Shared(PathBuf),
+    #[error("{0} holds a volume of its own; choose an empty or new directory with --data DIR for one in PostgreSQL")]
+    NotShared(PathBuf),
     #[error("the cache {0} is in use{1}: unmount that mount, or name another directory with --cache DIR")]
     MountedCache(PathBuf, String),
     #[error(
@@ -185,6 +198,7 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
             let of = cache_of(env, path).map(|(of, _)| of).unwrap_or_default();
             Err(DataDirError::Cache(path.to_owned(), of.split_whitespace().next().unwrap_or_default().to_owned()))
         }
+        Some(SHARED_FORMAT_VERSION) => Err(DataDirError::Shared(path.to_owned())),
         _ => Ok(()),
     }
 }
@@ -206,7 +220,7 @@ fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
     match version {
         None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
-        Some(version) if version > CACHE_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(version) if version > SHARED_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
         Some(version) => Ok(Some(version)),
     }
 }

@@ -24,6 +24,7 @@ pub mod probe;
 pub mod progress;
 mod ready;
 pub mod restore;
+pub mod rows;
 pub mod screen;
 pub mod server;
 pub mod settings;

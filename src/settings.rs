@@ -139,6 +139,36 @@ impl Oidc {
     }
 }
 
+/// Where the rows of a volume are that several servers share.
+#[derive(Clone, Debug)]
+pub struct SharedSettings {
+    pub postgres: margay_postgres::PostgresOptions,
+    /// Where other servers read what this one stores.
+    pub store_address: String,
+}
+
+/// Commits of one server under way at most.
+const LANES: usize = 4;
+/// Connections of one server that read.
+const READERS: usize = 8;
+
+impl SharedSettings {
+    fn build(metadata: String, schema: String, store_address: String) -> Result<Option<SharedSettings>, String> {
+        if metadata == "embedded" {
+            return Ok(None);
+        }
+        if !["postgres://", "postgresql://"].iter().any(|scheme| metadata.starts_with(scheme)) {
+            return Err(format!(
+                "metadata is {metadata:?}, and must be embedded or postgres://USER@HOST,HOST/DATABASE"
+            ));
+        }
+        let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
+        let (lanes, readers) = (LANES, READERS);
+        let postgres = margay_postgres::PostgresOptions { config: metadata, password, schema, lanes, readers };
+        Ok(Some(SharedSettings { postgres, store_address }))
+    }
+}
+
 /// All settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -147,6 +177,8 @@ pub struct Settings {
     pub address: String,
     /// `None`: no admin port.
     pub admin_address: Option<String>,
+    /// `None`: the embedded engine.
+    pub shared: Option<SharedSettings>,
     pub region: String,
     pub domains: Vec<String>,
     pub website_domains: Vec<String>,
@@ -205,6 +237,11 @@ impl Settings {
             data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
+            shared: SharedSettings::build(
+                text("metadata").unwrap_or_default(),
+                text("metadata_schema").unwrap_or_default(),
+                text("store_address").unwrap_or_default(),
+            )?,
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains: names("domain"),
             website_domains: names("website_domain"),

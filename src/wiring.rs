@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_accounts::fingerprint::CheckedKeys;
+use margay_accounts::identities::SealKey;
 use margay_accounts::{encryption_keys, fingerprint};
+use margay_cluster::{ClusterKey, HttpPeers};
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
 use margay_metrics::{Exposition, Kind};
+use margay_postgres::{PostgresEngine, PostgresOptions};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
 use margay_upstream::{Far, FarOptions};
 use margay_volume::{Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, stored_key_fingerprints};
@@ -23,13 +26,14 @@ use serde_json::{Value, json};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
 use crate::progress::Progress;
+use crate::rows::Rows;
 use crate::settings::StorageLimits;
 
 /// Open storage; holds the directory's lock.
 #[derive(Debug)]
 pub struct Storage {
     pub volume: Arc<Volume>,
-    pub engine: Arc<EmbeddedEngine>,
+    pub rows: Rows,
     pub segments: Arc<Store>,
     pub env: Env,
     /// Progress of a scrub and of a compaction.
@@ -92,6 +96,36 @@ impl Storage {
         Storage::open_below(dir, limits, keys, |_, engine, _| Ok(engine))
     }
 
+    /// Opens a store of a volume whose rows are in PostgreSQL; other servers read it at `address`. Returns also the key that all
+    /// its servers have. Must be called inside a tokio runtime.
+    pub fn open_shared(
+        dir: DataDir,
+        limits: &StorageLimits,
+        postgres: &PostgresOptions,
+        address: String,
+    ) -> Result<(Storage, ClusterKey), Failure> {
+        let engine = PostgresEngine::open(postgres);
+        let engine = engine.map_err(|error| Failure::failed(format!("{}: {error}", postgres.config)))?;
+        let rows = Rows::Postgres(Arc::new(engine));
+        let fail = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+        let known = stored_key_fingerprints(&*rows.engine(), KeyFile::Identity).map_err(|error| fail(&error))?;
+        let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
+        let peers = HttpPeers::start(rows.engine(), key.clone()).map_err(|error| fail(&error))?;
+        let segments = open_segments(&dir, limits)?;
+        let storage = Storage::open_rows(
+            dir,
+            limits,
+            (segments, rows),
+            |dir, known| Ok(encryption_keys::load(&dir.env, &dir.path, known)?),
+            |_, engine, options| {
+                options.peers = Some(Arc::new(peers));
+                options.session_name.address = address;
+                Ok(engine)
+            },
+        )?;
+        Ok((storage, key))
+    }
+
     /// `above` puts something between the volume and its engine.
     fn open_below(
         dir: DataDir,
@@ -103,31 +137,30 @@ impl Storage {
             &mut margay_volume::Options,
         ) -> Result<Arc<dyn Engine>, margay_meta::EngineError>,
     ) -> Result<Storage, Failure> {
+        let segments = open_segments(&dir, limits)?;
+        let engine = EmbeddedEngine::open(dir.env.clone(), Arc::clone(&segments), engine_options(&dir, limits));
+        let engine = engine.map_err(|error| Failure::failed(format!("{}: {error}", dir.path.display())))?;
+        Storage::open_rows(dir, limits, (segments, Rows::Embedded(Arc::new(engine))), keys, above)
+    }
+
+    fn open_rows(
+        dir: DataDir,
+        limits: &StorageLimits,
+        (segments, rows): (Arc<Store>, Rows),
+        keys: impl FnOnce(&DataDir, &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, Failure>,
+        above: impl FnOnce(
+            &Env,
+            Arc<dyn Engine>,
+            &mut margay_volume::Options,
+        ) -> Result<Arc<dyn Engine>, margay_meta::EngineError>,
+    ) -> Result<Storage, Failure> {
         let env = dir.env.clone();
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", dir.path.display()));
-        let segments = Store::open(env.clone(), segment_options(&dir, limits)).map_err(|error| fail(&error))?;
-        let engine = EmbeddedEngine::open(env.clone(), Arc::clone(&segments), engine_options(&dir, limits))
-            .map_err(|error| fail(&error))?;
         dir.trust().map_err(|error| fail(&error))?;
-        let engine = Arc::new(engine);
-        let known = stored_key_fingerprints(&*engine, KeyFile::Encryption).map_err(|error| fail(&error))?;
+        let mut below = rows.engine();
+        let known = stored_key_fingerprints(&*below, KeyFile::Encryption).map_err(|error| fail(&error))?;
         let keys = keys(&dir, &known)?;
-        let mut options = margay_volume::Options {
-            master_keys: keys.keys.clone(),
-            blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
-            paths_max: limits.paths_max,
-            file_memory_bytes_max: limits.file_memory_bytes_max,
-            memory_bytes_max: limits.files_memory_bytes_max,
-            events: Some(Arc::new(margay_s3::notification::Router)),
-            events_max: limits.events_max,
-            session_name: SessionName {
-                host: std::env::var("HOSTNAME").unwrap_or_default(),
-                pid: std::process::id(),
-                program: concat!("margay ", env!("CARGO_PKG_VERSION")).to_owned(),
-            },
-            ..margay_volume::Options::default()
-        };
-        let mut below = Arc::clone(&engine) as Arc<dyn Engine>;
+        let mut options = volume_options(limits, keys.keys.clone());
         if !limits.metadata_round_trip.is_zero() {
             below = Arc::new(DistantEngine::new(below, Arc::clone(&env.clock), limits.metadata_round_trip));
         }
@@ -136,7 +169,7 @@ impl Storage {
         fingerprint::keep(&volume, KeyFile::Encryption, &known, keys)?;
         Ok(Storage {
             volume,
-            engine,
+            rows,
             segments,
             env,
             scrubbed: Progress::default(),
@@ -154,7 +187,7 @@ impl Storage {
 
     /// `Err` says what cannot be read or written.
     pub fn health(&self) -> Result<(), String> {
-        match self.segments.fault().or_else(|| self.engine.fault()) {
+        match self.segments.fault().or_else(|| self.rows.fault()) {
             Some(fault) => Err(format!("read-only after a storage fault, restart to recover: {fault}")),
             None => self.volume.session_fault().map_or(Ok(()), Err),
         }
@@ -171,14 +204,14 @@ impl Storage {
 
     /// Makes a checkpoint for a quick next start; blocks.
     pub fn close(&self) -> Result<(), Failure> {
-        let checkpoint = self.engine.checkpoint();
+        let checkpoint = self.rows.checkpoint();
         checkpoint.map_err(|error| {
             Failure::failed(format!("the last checkpoint failed, nothing acknowledged is lost: {error}"))
         })
     }
 
     pub fn write_metrics(&self, out: &mut Exposition) {
-        self.write_engine_metrics(out);
+        self.rows.write_metrics(out);
         let infos = self.segments.segments();
         out.family("margay_segments", Kind::Gauge, "Segment files by kind.");
         for (kind, count, _) in by_kind(&infos) {
@@ -205,72 +238,48 @@ impl Storage {
         }
     }
 
-    fn write_engine_metrics(&self, out: &mut Exposition) {
-        let statistics = self.engine.statistics();
-        let seconds = statistics.checkpoint_nanoseconds as f64 / 1e9;
-        let behind = self.engine.last_cursor().0.saturating_sub(self.engine.durable_cursor().0);
-        let counter = Kind::Counter;
-        out.value(
-            "margay_log_commits_total",
-            counter,
-            "Metadata commits since the volume was made.",
-            statistics.commits,
-        );
-        out.family("margay_metadata_calls_total", counter, "Calls of the metadata engine, by operation.");
-        for (operation, count) in statistics.calls {
-            out.sample("margay_metadata_calls_total", &[("operation", operation)], count);
-        }
-        out.value("margay_log_syncs_total", counter, "Syncs of the log.", statistics.log_syncs);
-        out.value("margay_log_written_bytes_total", counter, "Bytes written to the log.", statistics.log_bytes_written);
-        out.value("margay_log_bytes", Kind::Gauge, "Bytes in use of the log file being written.", statistics.log_bytes);
-        out.value("margay_log_unsynced_commits", Kind::Gauge, "Commits that are not yet durable.", behind);
-        out.value("margay_checkpoints_total", counter, "Checkpoints.", statistics.checkpoints);
-        out.value(
-            "margay_checkpoint_rows_total",
-            counter,
-            "Rows folded into the tree file.",
-            statistics.checkpoint_rows,
-        );
-        out.family("margay_checkpoint_seconds", Kind::Histogram, "How long a checkpoint took.");
-        let ends = embedded::CHECKPOINT_BUCKETS_MS.map(|end| end as f64 / 1e3);
-        let buckets = ends.into_iter().zip(statistics.checkpoints_by_time);
-        out.histogram("margay_checkpoint_seconds", &[], buckets, (statistics.checkpoints, seconds));
-        out.value("margay_overlay_rows", Kind::Gauge, "Rows in memory since the last seal.", statistics.overlay_rows);
-        out.value("margay_overlay_bytes", Kind::Gauge, "Memory of those rows.", statistics.overlay_bytes);
-        out.value("margay_overlay_sealed_rows", Kind::Gauge, "Rows waiting to be folded.", statistics.sealed_rows);
-        out.value("margay_tree_file_bytes", Kind::Gauge, "Bytes of the tree file.", statistics.tree_file_bytes);
-        out.value(
-            "margay_tree_damaged_pages",
-            Kind::Gauge,
-            "Pages of the tree found damaged since the start.",
-            statistics.damaged_pages,
-        );
-    }
-
     /// For `margay status`.
     pub fn status(&self) -> Value {
-        let statistics = self.engine.statistics();
         let infos = self.segments.segments();
         let segments: serde_json::Map<String, Value> = by_kind(&infos)
             .into_iter()
             .map(|(kind, count, bytes)| (kind.to_owned(), json!({ "files": count, "bytes": bytes })))
             .collect();
-        json!({
-            "segments": segments,
-            "scrub": self.scrubbed.to_json(),
-            "compact": self.compacted.to_json(),
-            "backup": self.backed_up.to_json(),
-            "commits": statistics.commits,
-            "log_syncs": statistics.log_syncs,
-            "checkpoints": statistics.checkpoints,
-            "rows_in_memory": statistics.overlay_rows + statistics.sealed_rows,
-            "tree_bytes": statistics.tree_file_bytes,
-            "tree_damaged_pages": statistics.damaged_pages,
-            "tree_checksums": match statistics.tree_checksums {
-                true => "every page",
-                false => "not every page yet: margay scrub adds them",
-            },
-        })
+        let mut status = self.rows.status();
+        let own = [
+            ("segments", Value::Object(segments)),
+            ("scrub", self.scrubbed.to_json()),
+            ("compact", self.compacted.to_json()),
+            ("backup", self.backed_up.to_json()),
+        ];
+        for (name, value) in own {
+            status[name] = value;
+        }
+        status
+    }
+}
+
+fn open_segments(dir: &DataDir, limits: &StorageLimits) -> Result<Arc<Store>, Failure> {
+    let segments = Store::open(dir.env.clone(), segment_options(dir, limits));
+    segments.map_err(|error| Failure::failed(format!("{}: {error}", dir.path.display())))
+}
+
+fn volume_options(limits: &StorageLimits, master_keys: MasterKeys) -> margay_volume::Options {
+    margay_volume::Options {
+        master_keys,
+        blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
+        paths_max: limits.paths_max,
+        file_memory_bytes_max: limits.file_memory_bytes_max,
+        memory_bytes_max: limits.files_memory_bytes_max,
+        events: Some(Arc::new(margay_s3::notification::Router)),
+        events_max: limits.events_max,
+        session_name: SessionName {
+            host: std::env::var("HOSTNAME").unwrap_or_default(),
+            pid: std::process::id(),
+            program: concat!("margay ", env!("CARGO_PKG_VERSION")).to_owned(),
+            address: String::new(),
+        },
+        ..margay_volume::Options::default()
     }
 }
 

@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use margay_meta::Engine;
 use margay_volume::{ReclaimBudget, Reclaimed, ScrubReport, SealedLogs};
 use serde_json::{Value, json};
 
@@ -69,7 +68,7 @@ fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volum
     let clock = &storage.env.clock;
     let began = clock.monotonic();
     let data: u64 = storage.volume.live_bytes()?.values().sum();
-    let running = storage.scrubbed.begin(data + storage.engine.statistics().tree_file_bytes);
+    let running = storage.scrubbed.begin(data + storage.rows.tree_bytes());
     let pace = |report: &ScrubReport| {
         let read = report.bytes + report.row_bytes;
         running.at(read);
@@ -97,7 +96,7 @@ fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volum
 
 fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     // Data that is only in the log cannot be reclaimed.
-    match storage.engine.checkpoint() {
+    match storage.rows.checkpoint() {
         // On a full disk, data in segments can be reclaimed all the same.
         Err(error) if error.is_full() => {}
         done => done?,

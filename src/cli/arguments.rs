@@ -37,9 +37,13 @@ pub(crate) struct ServerArgs {
     /// Where /health and /metrics listen, without a password; `off` closes it [default: 127.0.0.1:9001]
     #[arg(long, value_name = "HOST:PORT")]
     admin_address: Option<String>,
-    /// The engine that holds the tree [default: embedded]
+    /// The engine that holds the tree: `embedded`, or postgres://USER@HOST,HOST/DATABASE, which several servers share
+    /// [default: embedded]
     #[arg(long, value_name = "ENGINE")]
     metadata: Option<String>,
+    /// Where the other servers of a shared volume read what this one stores [default: 127.0.0.1:9002]
+    #[arg(long, value_name = "HOST:PORT")]
+    store_address: Option<String>,
     /// The region that clients are told [default: us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
@@ -119,6 +123,7 @@ impl ServerArgs {
             ("address", &self.address),
             ("admin_address", &self.admin_address),
             ("metadata", &self.metadata),
+            ("store_address", &self.store_address),
             ("region", &self.region),
             ("tls_certificate", &self.tls_certificate),
             ("tls_key", &self.tls_key),

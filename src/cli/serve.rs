@@ -13,6 +13,7 @@ use std::time::Duration;
 use margay_accounts::identities::Identities;
 use margay_accounts::provider_keys::ProviderKeys;
 use margay_accounts::root_keys::{self, RootKeys};
+use margay_cluster::StorePort;
 use margay_env::Env;
 use margay_env::files;
 use margay_jobs::access_log::AccessLog;
@@ -25,6 +26,7 @@ use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
 use margay_s3::sts::{KeySet, KeySource, Provider};
+use margay_segment::Segments;
 use margay_volume::Volume;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -106,7 +108,10 @@ async fn serve(
     fixed_object: Option<u16>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let dir = DataDir::open_or_create(&env, &settings.data)?;
+    let dir = match &settings.shared {
+        None => DataDir::open_or_create(&env, &settings.data)?,
+        Some(_) => DataDir::open_or_create_shared(&env, &settings.data)?,
+    };
     let given = root_keys::given(|name| std::env::var(name).ok())?;
     let tls = match settings.tls.clone() {
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
@@ -116,14 +121,14 @@ async fn serve(
     let sync = probe::sync_time(&env, &settings.data)
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
-    let storage = Arc::new(Storage::open(dir, &settings.storage)?);
+    let (storage, store_port) = open_storage(dir, &settings, sockets.store.as_ref())?;
     let keys = root_keys::load(&storage.env, &settings.data, given, &storage.volume)?;
     let identities = Identities::open(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
     let server = assemble(env, &settings, storage, Arc::new(identities))?;
     let logging = server.access_log.run();
     let providers = providers(&server.env, &settings)?;
     let front = front(&server, &settings, &keys, providers, fixed_object);
-    let doors = Doors::open(&server, front, sockets, tls.clone(), limits);
+    let doors = Doors::open(&server, (front, store_port), sockets, tls.clone(), limits);
     let (address, admin) = doors.addresses()?;
     *server.addresses.lock() = (Some(address), admin);
     let mounted = mount(&server, &settings).await;
@@ -164,6 +169,34 @@ async fn serve(
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The storage, and what answers other servers if they share its volume.
+fn open_storage(
+    dir: DataDir,
+    settings: &Settings,
+    store: Option<&TcpListener>,
+) -> Result<(Arc<Storage>, Option<StorePort>), Failure> {
+    let (Some(shared), Some(socket)) = (&settings.shared, store) else {
+        return Ok((Arc::new(Storage::open(dir, &settings.storage)?), None));
+    };
+    let address = told_address(&shared.store_address, socket)?;
+    let (storage, key) = Storage::open_shared(dir, &settings.storage, &shared.postgres, address)?;
+    let port = StorePort::new(Arc::clone(&storage.segments) as Arc<dyn Segments>, key);
+    Ok((Arc::new(storage), Some(port)))
+}
+
+/// The address that other servers are told: the host as it was given, with the port that was bound.
+fn told_address(given: &str, socket: &TcpListener) -> Result<String, Failure> {
+    let bound = socket.local_addr().map_err(|error| Failure::failed(format!("--store-address: {error}")))?;
+    if bound.ip().is_unspecified() {
+        return Err(Failure::usage(format!(
+            "--store-address {given}: other servers need the address of this machine; name it instead of {}",
+            bound.ip()
+        )));
+    }
+    let host = given.rsplit_once(':').map_or(given, |(host, _)| host);
+    Ok(format!("{host}:{}", bound.port()))
 }
 
 /// Builds the server with its background jobs.
@@ -281,6 +314,8 @@ fn front(
 struct Sockets {
     main: TcpListener,
     admin: Option<TcpListener>,
+    /// Where other servers of a shared volume ask.
+    store: Option<TcpListener>,
 }
 
 impl Sockets {
@@ -290,7 +325,11 @@ impl Sockets {
             Some(address) => Some(margay_listener::bind(address, "--admin-address").await?),
             None => None,
         };
-        Ok(Sockets { main, admin })
+        let store = match &settings.shared {
+            Some(shared) => Some(margay_listener::bind(&shared.store_address, "--store-address").await?),
+            None => None,
+        };
+        Ok(Sockets { main, admin, store })
     }
 }
 
@@ -299,12 +338,13 @@ struct Doors {
     main: Listener,
     admin: Option<Listener>,
     commands: Option<Listener>,
+    store: Option<Listener>,
 }
 
 impl Doors {
     fn open(
         server: &Arc<Server>,
-        front: Arc<dyn Handler>,
+        (front, store_port): (Arc<dyn Handler>, Option<StorePort>),
         sockets: Sockets,
         tls: Option<Tls>,
         limits: ConnectionLimits,
@@ -322,9 +362,12 @@ impl Doors {
                 None
             }
         };
+        let store = sockets.store.zip(store_port).map(|(socket, port)| {
+            Listener::start_tcp(socket, None, Arc::new(port), unseen(), limits)
+        });
         // Last, so that a client that sees it answer finds the others too.
         let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
-        Doors { main, admin, commands }
+        Doors { main, admin, commands, store }
     }
 
     /// Addresses of the S3 door and the admin port.
@@ -337,7 +380,7 @@ impl Doors {
         if !self.main.stop(drain_time_max).await {
             tracing::warn!(running = server.traffic.running(), "the drain time is over, running requests are cut off");
         }
-        for side in [self.admin, self.commands].into_iter().flatten() {
+        for side in [self.admin, self.commands, self.store].into_iter().flatten() {
             side.stop(SIDE_DRAIN_TIME_MAX).await;
         }
         // A leftover socket does no harm: the next server replaces it.

@@ -26,7 +26,7 @@ pub fn backlog(env: &Env, cache: &Path, limits: &StorageLimits) -> Result<Backlo
     let place = source.split_whitespace().next().unwrap_or_default();
     let prefix = place.strip_prefix("s3://").and_then(|rest| rest.split_once('/')).map_or("", |(_, prefix)| prefix);
     let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-    let read = margay_upstream::at_rest(&*storage.engine, &prefix, Arc::clone(&env.clock));
+    let read = margay_upstream::at_rest(&*storage.rows.engine(), &prefix, Arc::clone(&env.clock));
     storage.close()?;
     read.map_err(|error| failed(&error))
 }

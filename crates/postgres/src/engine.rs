@@ -33,10 +33,22 @@ const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Is not shown.
+#[derive(Clone)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Password(..)")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// As libpq takes it: `host=a,b port=5432 user=margay dbname=margay` or `postgres://margay@a,b/margay`.
+    /// As libpq takes it: `host=a,b port=5432 user=margay dbname=margay` or `postgres://margay@a,b/margay`; without a password,
+    /// since this is shown.
     pub config: String,
+    pub password: Option<Password>,
     /// Of the volume: lower-case letters, digits and `_`, and no digit first.
     pub schema: String,
     /// Connections that commit, and commits under way at most.
@@ -65,6 +77,14 @@ pub struct PostgresEngine {
     shared: Arc<Shared>,
 }
 
+/// Calls of the server since the start.
+#[derive(Debug, Default)]
+struct Calls {
+    reads: AtomicU64,
+    commits: AtomicU64,
+    changes: AtomicU64,
+}
+
 /// What the tasks of calls share.
 #[derive(Debug)]
 struct Shared {
@@ -73,6 +93,7 @@ struct Shared {
     /// The newest commit that this process knows.
     last: AtomicU64,
     commits: AtomicU64,
+    calls: Calls,
     committed: Event,
 }
 
@@ -85,11 +106,19 @@ fn is_schema(name: &str) -> bool {
 impl PostgresEngine {
     /// Makes the schema of the volume if there is none. Waits for the server.
     pub fn open(options: &PostgresOptions) -> Result<PostgresEngine, OpenError> {
-        let PostgresOptions { config, schema, lanes, readers } = options;
+        let PostgresOptions { config, password, schema, lanes, readers } = options;
         if !is_schema(schema) {
             return Err(OpenError::Schema(schema.clone()));
         }
-        let server = Server::new(config.parse()?, schema);
+        let mut config: tokio_postgres::Config = config.parse()?;
+        if config.get_password().is_some() {
+            let advice = "the place of PostgreSQL is shown by commands and logs, so it has no password: set PGPASSWORD";
+            return Err(OpenError::Setting(advice.to_owned()));
+        }
+        if let Some(Password(password)) = password {
+            config.password(password);
+        }
+        let server = Server::new(config, schema);
         let tasks = Arc::new(Tasks::start()?);
         let (space, count) = (LockSpace::of_schema(schema), (*lanes).max(1));
         let (own, name) = (server.clone(), schema.clone());
@@ -102,9 +131,17 @@ impl PostgresEngine {
             readers: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            calls: Calls::default(),
             committed: Event::new(),
         });
         Ok(PostgresEngine { tasks, server, shared })
+    }
+
+    /// Calls of the server since the start, by operation. A row and a page of a scan are reads.
+    pub fn calls(&self) -> [(&'static str, u64); 3] {
+        let Calls { reads, commits, changes } = &self.shared.calls;
+        [("read", reads), ("commit", commits), ("changes", changes)]
+            .map(|(operation, count)| (operation, count.load(Ordering::Relaxed)))
     }
 }
 
@@ -134,6 +171,7 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
 
 impl Shared {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        self.calls.commits.fetch_add(1, Ordering::Relaxed);
         let done = self.lanes.commit(batch).await;
         if let Ok(committed) = &done {
             self.last.fetch_max(committed.cursor.0, Ordering::AcqRel);
@@ -160,10 +198,12 @@ impl Shared {
     }
 
     async fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.calls.reads.fetch_add(1, Ordering::Relaxed);
         self.readers.one().await?.read(asks, limit, self.last()).await
     }
 
     async fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.calls.changes.fetch_add(1, Ordering::Relaxed);
         changes(&*self.readers.one().await?, after, limit).await
     }
 }

@@ -26,4 +26,4 @@ mod scan;
 mod snapshot;
 mod tasks;
 
-pub use engine::{OpenError, PostgresEngine, PostgresOptions};
+pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};

@@ -50,6 +50,13 @@ impl SealKey {
         fingerprint::checked(SealKey::new(&key), compared, refused)
     }
 
+    /// The secret in the file, which all servers of a volume have; as `load`.
+    pub fn secret(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<[u8; KEY_BYTES], AccountsError> {
+        SealKey::load(env, data, known)?;
+        let path = data.join(FILE);
+        SealKey::from_file(env, &path)?.ok_or_else(|| fingerprint::absent(KeyFile::Identity, &path, data))
+    }
+
     /// `None` if the file does not exist.
     pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<[u8; KEY_BYTES]>, AccountsError> {
         let fail = |error: &dyn std::fmt::Display, remedy: &str| {

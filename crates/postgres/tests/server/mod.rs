@@ -106,7 +106,7 @@ impl Server {
 
     pub(crate) fn options(&self, schema: &str) -> PostgresOptions {
         let config = format!("host={} user=margay dbname=postgres connect_timeout=10", self.data().display());
-        PostgresOptions { config, schema: schema.to_owned(), lanes: 4, readers: 2 }
+        PostgresOptions { config, password: None, schema: schema.to_owned(), lanes: 4, readers: 2 }
     }
 
     pub(crate) fn engine(&self, schema: &str) -> PostgresEngine {
