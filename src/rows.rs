@@ -90,12 +90,7 @@ fn write_embedded(engine: &EmbeddedEngine, out: &mut Exposition) {
     let seconds = statistics.checkpoint_nanoseconds as f64 / 1e9;
     let behind = engine.last_cursor().0.saturating_sub(engine.durable_cursor().0);
     let counter = Kind::Counter;
-    out.value(
-        "margay_log_commits_total",
-        counter,
-        "Metadata commits since the volume was made.",
-        statistics.commits,
-    );
+    out.value("margay_log_commits_total", counter, "Metadata commits since the volume was made.", statistics.commits);
     out.family("margay_metadata_calls_total", counter, "Calls of the metadata engine, by operation.");
     for (operation, count) in statistics.calls {
         out.sample("margay_metadata_calls_total", &[("operation", operation)], count);
@@ -105,12 +100,7 @@ fn write_embedded(engine: &EmbeddedEngine, out: &mut Exposition) {
     out.value("margay_log_bytes", Kind::Gauge, "Bytes in use of the log file being written.", statistics.log_bytes);
     out.value("margay_log_unsynced_commits", Kind::Gauge, "Commits that are not yet durable.", behind);
     out.value("margay_checkpoints_total", counter, "Checkpoints.", statistics.checkpoints);
-    out.value(
-        "margay_checkpoint_rows_total",
-        counter,
-        "Rows folded into the tree file.",
-        statistics.checkpoint_rows,
-    );
+    out.value("margay_checkpoint_rows_total", counter, "Rows folded into the tree file.", statistics.checkpoint_rows);
     out.family("margay_checkpoint_seconds", Kind::Histogram, "How long a checkpoint took.");
     let ends = embedded::CHECKPOINT_BUCKETS_MS.map(|end| end as f64 / 1e3);
     let buckets = ends.into_iter().zip(statistics.checkpoints_by_time);

@@ -362,9 +362,10 @@ impl Doors {
                 None
             }
         };
-        let store = sockets.store.zip(store_port).map(|(socket, port)| {
-            Listener::start_tcp(socket, None, Arc::new(port), unseen(), limits)
-        });
+        let store = sockets
+            .store
+            .zip(store_port)
+            .map(|(socket, port)| Listener::start_tcp(socket, None, Arc::new(port), unseen(), limits));
         // Last, so that a client that sees it answer finds the others too.
         let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
         Doors { main, admin, commands, store }

@@ -8,7 +8,10 @@ use std::path::Path;
 
 use margay_env::Env;
 
-use super::{CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, SHARED_FORMAT_VERSION, check_format, check_owner, lock, mark};
+use super::{
+    CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, SHARED_FORMAT_VERSION, check_format, check_owner,
+    lock, mark,
+};
 
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.

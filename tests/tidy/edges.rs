@@ -23,9 +23,9 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["margay-client", "margay-env", "margay-meta", "margay-rows", "margay-segment", "margay-volume"],
         &[],
     ),
-    ("margay-cluster", &["margay-listener", "margay-meta", "margay-segment", "margay-volume"], &["margay-env"]),
     ("margay-metrics", &[], &[]),
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
+    ("margay-cluster", &["margay-listener", "margay-meta", "margay-segment", "margay-volume"], &["margay-env"]),
     (
         "margay-accounts",
         &["margay-client", "margay-env", "margay-iam", "margay-s3", "margay-volume"],

@@ -30,7 +30,8 @@ use tokio::time::timeout;
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, Question, READ_BYTES_MAX, REFUSED, SIGNATURE, What, decode_state,
+    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, Question, READ_BYTES_MAX, REFUSED, SIGNATURE, What,
+    decode_state,
 };
 
 /// Threads that wait for answers.
@@ -211,10 +212,16 @@ fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
         MISSING => NoAnswer::Segment(SegmentError::Missing(id)),
         CORRUPT => {
             tracing::error!(segment = id.0, said, "another process found bytes damaged");
-            NoAnswer::Segment(SegmentError::Corrupt { segment: id, offset: 0, what: "so says the process that stores it" })
+            NoAnswer::Segment(SegmentError::Corrupt {
+                segment: id,
+                offset: 0,
+                what: "so says the process that stores it",
+            })
         }
         OTHER_STORE => NoAnswer::NotThere(said),
-        REFUSED => NoAnswer::NotThere(format!("refused: {said}; all processes of a volume need the same file identity-key")),
+        REFUSED => {
+            NoAnswer::NotThere(format!("refused: {said}; all processes of a volume need the same file identity-key"))
+        }
         _ => NoAnswer::Segment(SegmentError::Io(io::Error::other(said))),
     })
 }

@@ -16,7 +16,8 @@ use margay_segment::{SegmentError, Segments};
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, REFUSED, SIGNATURE, What, encode_state,
+    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, REFUSED, SIGNATURE, What,
+    encode_state,
 };
 
 /// The handler of the port.
@@ -34,7 +35,10 @@ impl StorePort {
     async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
         if (parts.method, parts.uri.path()) != (Method::POST, PATH) {
-            return answer::plain(StatusCode::NOT_FOUND, "margay processes of one volume ask here; S3 has another address");
+            return answer::plain(
+                StatusCode::NOT_FOUND,
+                "margay processes of one volume ask here; S3 has another address",
+            );
         }
         let signature = parts.headers.get(SIGNATURE).and_then(|digits| base16ct::lower::decode_vec(digits).ok());
         let Some(signature) = signature else {

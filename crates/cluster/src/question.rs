@@ -85,7 +85,8 @@ impl Question {
         let run = Run { segment: SegmentId(segment), offset, len: run_len, crc: u32::try_from(crc).ok()? };
         let extent = Extent { run, skip: extent_skip, len: extent_len };
         let is_within = |start: u64, len: u64, whole: u64| start.checked_add(len).is_some_and(|end| end <= whole);
-        let is_right = rest.is_empty() && is_within(extent_skip, extent_len, run_len) && is_within(skip, len, extent_len);
+        let is_right =
+            rest.is_empty() && is_within(extent_skip, extent_len, run_len) && is_within(skip, len, extent_len);
         let what = match kind {
             0 if len <= READ_BYTES_MAX => What::Read { extent, skip, len },
             1 => What::Verify(extent),
@@ -128,11 +129,7 @@ mod tests {
     fn questions_and_states_come_back_and_others_are_none() {
         let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
         let extent = Extent { run, skip: 10, len: 90 };
-        for what in [
-            What::Read { extent, skip: 1, len: 89 },
-            What::Verify(extent),
-            What::State(run.segment),
-        ] {
+        for what in [What::Read { extent, skip: 1, len: 89 }, What::Verify(extent), What::State(run.segment)] {
             let question = Question { store: StoreNumber(7), what };
             let bytes = question.encode();
             assert_eq!(bytes.len(), QUESTION_BYTES);

@@ -24,7 +24,6 @@ use margay_env::sim::SimRandom;
 use margay_listener::Traffic;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler, Listener};
-use margay_meta::Engine as _;
 use margay_s3::S3Door;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
@@ -129,7 +128,7 @@ pub fn run(seed: u64, lies: Lies) -> Result<Tally, Failure> {
     let running = runtime.block_on(open(&machine, &settings)).map_err(|error| last(Failure(error)))?;
     check(&runtime, &running, &mut ledger, Fault::Quiet).map_err(last)?;
     let storage = &running.storage;
-    none_is_lost(&storage.volume, &storage.engine, &Direct(Arc::clone(&storage.volume))).map_err(last)?;
+    none_is_lost(&storage.volume, &*storage.rows.engine(), &Direct(Arc::clone(&storage.volume))).map_err(last)?;
     runtime.shutdown_background();
     Ok(tally)
 }
@@ -242,7 +241,7 @@ async fn upkeep(
             }
             _ => {
                 let pass = move || {
-                    asked.engine.checkpoint().map_err(|error| error.to_string())?;
+                    asked.rows.checkpoint().map_err(|error| error.to_string())?;
                     reclaim(&asked.volume, &budget)
                 };
                 ("reclaim", tokio::task::spawn_blocking(pass).await.expect("a pass does not panic"))

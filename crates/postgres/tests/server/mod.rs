@@ -1,5 +1,7 @@
 //! A PostgreSQL server of a test, in a folder of its own, reached by a socket in it.
 
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -102,6 +104,11 @@ impl Server {
     pub(crate) fn sql(&self, statement: &str) {
         let mut command = self.program("psql");
         self.run(command.args(["-X", "-q", "-U", "margay", "-d", "postgres", "-c", statement, "-h"]).arg(self.data()));
+    }
+
+    /// As the program takes it: the socket's folder, with its slashes encoded.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://margay@{}/postgres", self.data().display().to_string().replace('/', "%2F"))
     }
 
     pub(crate) fn options(&self, schema: &str) -> PostgresOptions {

@@ -60,7 +60,7 @@ pub fn run(seed: u64, lies: Lies) -> Result<Tally, Failure> {
     let last = |failure: Failure| Failure(format!("at the end: {failure}"));
     let running = open(&machine, &limits).map_err(|error| last(Failure(error)))?;
     check(&running, &mut ledger, Fault::Quiet).map_err(last)?;
-    none_is_lost(&running.volume, &running.engine, &Direct(Arc::clone(&running.volume))).map_err(last)?;
+    none_is_lost(&running.volume, &*running.engine, &Direct(Arc::clone(&running.volume))).map_err(last)?;
     Ok(tally)
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use margay_env::Env;
 use margay_meta::Engine;
-use margay_meta::embedded::EmbeddedEngine;
 use margay_volume::{FsckOptions, ReclaimBudget, SealedLogs, Volume};
 
 use super::{block_on, short_lived};
@@ -18,7 +17,7 @@ use crate::{Failure, fail};
 /// for a second.
 const PASSES_MAX: usize = 500;
 
-pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, target: &T) -> Result<(), Failure> {
+pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &dyn Engine, target: &T) -> Result<(), Failure> {
     block_on(remove_all(target)).map_err(|trouble| Failure(format!("cannot remove everything: {trouble}")))?;
     block_on(short_lived::end_all(volume)).map_err(|error| Failure(format!("cannot end what is due: {error}")))?;
     let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };

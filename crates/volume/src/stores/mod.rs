@@ -29,8 +29,8 @@ use margay_segment::{
 };
 
 pub(crate) use self::attach::NotAttached;
-pub(crate) use self::processes::Alone;
 pub use self::place::{StorePlace, store_place};
+pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
 use crate::api::Error;

@@ -1,0 +1,241 @@
+//! Two servers of one volume: rows in PostgreSQL, each with a store of its own, real requests at both and real kernels.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use margay_client::upstream::{Upstream, Wanted};
+use margay_client::{ClientError, Condition};
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+
+#[path = "server/fuse.rs"]
+mod fuse;
+#[path = "../crates/postgres/tests/server/mod.rs"]
+mod postgres;
+mod server;
+
+use server::far::upstream_of;
+use server::{Server, margay};
+
+/// Longer than bytes that rows hold.
+const BODY_BYTES: usize = 300_000;
+/// What a server that others take for dead needs at most: six beats of a second each, and a look.
+const DEAD_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// A database, and the folders of servers.
+struct World {
+    postgres: postgres::Server,
+    folder: tempfile::TempDir,
+    runtime: Runtime,
+}
+
+/// A server and a client of it.
+struct Door {
+    server: Server,
+    upstream: Upstream,
+}
+
+fn body(seed: u8) -> Vec<u8> {
+    (0..BODY_BYTES).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+impl World {
+    /// `None`: there is no PostgreSQL here, and that was said.
+    fn new() -> Option<World> {
+        let postgres = postgres::Server::start()?;
+        Some(World { postgres, folder: tempfile::tempdir().unwrap(), runtime: Runtime::new().unwrap() })
+    }
+
+    fn data(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, name: &str, more: &[&str]) -> std::process::Command {
+        let mut command = margay();
+        command.args([
+            "serve",
+            "--address",
+            "127.0.0.1:0",
+            "--admin-address",
+            "127.0.0.1:0",
+            "--store-address",
+            "127.0.0.1:0",
+        ]);
+        command.args(["--metadata", &self.postgres.url(), "--data"]).arg(self.data(name)).args(more);
+        command
+    }
+
+    /// A server gets the keys of the first one, as docs/cluster.md says.
+    fn serve(&self, name: &str, more: &[&str]) -> Door {
+        let data = self.data(name);
+        if name != "one" && !data.exists() {
+            fs::create_dir(&data).unwrap();
+            for file in ["keys", "identity-key", "encryption-keys"] {
+                fs::copy(self.data("one").join(file), data.join(file)).unwrap();
+            }
+        }
+        let mut command = self.command(name, more);
+        command.stderr(fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap());
+        let server = Server::started(command, &data);
+        Door { upstream: upstream_of(&server), server }
+    }
+
+    fn put(&self, door: &Door, key: &str, body: &[u8]) {
+        self.runtime.block_on(door.upstream.put(key, Bytes::copy_from_slice(body), Condition::Always)).unwrap();
+    }
+
+    /// `Ok(None)`: there is no such object.
+    fn get(&self, door: &Door, key: &str) -> Result<Option<Bytes>, ClientError> {
+        let Some(there) = self.runtime.block_on(door.upstream.describe(key))? else { return Ok(None) };
+        let found = self.runtime.block_on(door.upstream.get(key, 0..there.size, Wanted::Any))?;
+        Ok(found.map(|found| found.bytes))
+    }
+
+    /// The server's list of the bucket.
+    fn keys(&self, door: &Door) -> String {
+        door.server.client(&["ls", "--recursive", "s3://bucket"])
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+/// Until it is so.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < DEAD_AFTER_MAX, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_one_server_takes_the_other_one_gives() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &[]);
+    for (number, (to, from)) in [(&one, &two), (&two, &one)].into_iter().enumerate() {
+        let (small, large) = (format!("small{number}"), format!("d/large{number}"));
+        world.put(to, &small, b"a few bytes");
+        world.put(to, &large, &body(number as u8));
+        assert_eq!(world.get(from, &small).unwrap().unwrap(), "a few bytes");
+        assert_eq!(world.get(from, &large).unwrap().unwrap(), body(number as u8));
+        // At once, and with what was read before.
+        world.put(to, &large, &body(7));
+        assert_eq!(world.get(from, &large).unwrap().unwrap(), body(7));
+        assert_eq!(world.get(to, &large).unwrap().unwrap(), body(7));
+    }
+    let keys = world.keys(&one);
+    assert!(["d/large0", "d/large1", "small0", "small1"].iter().all(|key| keys.contains(key)), "{keys}");
+    assert_eq!(world.keys(&one), world.keys(&two));
+    world.runtime.block_on(one.upstream.delete("d/large1")).unwrap();
+    assert_eq!(world.get(&two, "d/large1").unwrap(), None);
+}
+
+#[test]
+fn a_killed_server_takes_its_bytes_away_and_brings_them_back() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &[]);
+    world.put(&one, "of-one", &body(1));
+    world.put(&two, "of-two", &body(2));
+    assert_eq!(world.get(&two, "of-one").unwrap().unwrap(), body(1));
+    one.server.signal(Signal::KILL);
+    assert_eq!(one.server.code(), None);
+    // What the other one has, and what it takes, is there.
+    assert_eq!(world.get(&two, "of-two").unwrap().unwrap(), body(2));
+    world.put(&two, "after", &body(3));
+    assert_eq!(world.get(&two, "after").unwrap().unwrap(), body(3));
+    // The rows are there, the bytes are not: no wrong bytes, and not "there is no such object".
+    let error = world.get(&two, "of-one").unwrap_err();
+    assert!(!error.is_not_found(), "{error}");
+    assert!(world.log().contains("is not reached"), "{}", world.log());
+    // It waits until its earlier session is taken for dead.
+    let one = world.serve("one", &[]);
+    for door in [&one, &two] {
+        for (key, number) in [("of-one", 1), ("of-two", 2), ("after", 3)] {
+            assert_eq!(world.get(door, key).unwrap().unwrap(), body(number), "{key}");
+        }
+    }
+    two.server.signal(Signal::TERM);
+    assert_eq!(two.server.code(), Some(0));
+    assert_eq!(world.get(&one, "of-one").unwrap().unwrap(), body(1));
+}
+
+#[test]
+fn without_postgresql_nothing_is_answered_and_after_it_all_that_was_is_there() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &[]);
+    world.put(&one, "before", &body(1));
+    world.postgres.kill();
+    let error = world.get(&two, "before").unwrap_err();
+    assert!(!error.is_not_found(), "{error}");
+    world.postgres.begin();
+    // Retries of the client go on meanwhile.
+    world.put(&two, "after", &body(2));
+    for door in [&one, &two] {
+        assert_eq!(world.get(door, "before").unwrap().unwrap(), body(1));
+        assert_eq!(world.get(door, "after").unwrap().unwrap(), body(2));
+    }
+}
+
+#[test]
+fn keys_and_folders_of_others_are_refused_in_one_line() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    let refused = |name: &str, what: &str| {
+        let done = world.command(name, &[]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains(what), "{said}");
+    };
+    // Without the keys of the first one.
+    refused("stranger", "identity-key");
+    let own = world.data("own");
+    drop(Server::start(&own));
+    refused("own", "volume of its own");
+    // Killed by `drop`, so the folder is free; it is no volume of its own.
+    drop(one);
+    let said = server::ends(3, &["fsck", "--data", world.data("one").to_str().unwrap()]);
+    assert!(said.contains("PostgreSQL"), "{said}");
+}
+
+#[test]
+fn mounts_of_two_servers_show_one_tree() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let [at_one, at_two] = ["m1", "m2"].map(|name| world.data(name));
+    let mounted = |at: &PathBuf| {
+        fs::create_dir(at).unwrap();
+        format!("bucket={}", at.display())
+    };
+    let one = world.serve("one", &["--mount", &mounted(&at_one)]);
+    let two = world.serve("two", &["--mount", &mounted(&at_two)]);
+    fs::create_dir(at_one.join("d")).unwrap();
+    fs::write(at_one.join("d/file"), body(1)).unwrap();
+    assert_eq!(world.get(&two, "d/file").unwrap().unwrap(), body(1));
+    wait_until("the other mount shows it", || fs::read(at_two.join("d/file")).is_ok_and(|read| read == body(1)));
+    world.put(&two, "d/file", &body(2));
+    wait_until("a mount shows what S3 replaced elsewhere", || {
+        fs::read(at_one.join("d/file")).is_ok_and(|read| read == body(2))
+    });
+    fs::rename(at_two.join("d"), at_two.join("e")).unwrap();
+    wait_until("it shows a rename", || at_one.join("e/file").exists() && !at_one.join("d").exists());
+    fs::remove_dir_all(at_one.join("e")).unwrap();
+    wait_until("it shows a removal", || !at_two.join("e").exists());
+    for door in [one, two] {
+        door.server.signal(Signal::TERM);
+        assert_eq!(door.server.code(), Some(0), "{}", world.log());
+    }
+}
