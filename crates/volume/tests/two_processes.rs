@@ -29,6 +29,8 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 const STEPS: usize = 80;
 /// `MARGAY_TEST_SEEDS` asks for more.
 const SEEDS: u64 = 60;
+/// Each commit of these is one of a real server.
+const SEEDS_POSTGRES: u64 = 6;
 /// Few, so that some changes are refused for it.
 const EVENTS_MAX: u64 = 12;
 
@@ -308,16 +310,15 @@ impl Run<'_> {
     }
 }
 
-fn run(stores: &Stores, seed: u64, evidence: &mut Evidence) {
+fn run(engines: &[Arc<dyn Engine>; 2], stores: &Stores, seed: u64, evidence: &mut Evidence) {
     let random = SimRandom::new(seed);
-    let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(10_000));
     let options = Options {
         run_bytes_max: 300,
         events: Some(Arc::new(Routed(|_| vec!["t"]))),
         events_max: EVENTS_MAX,
         ..Options::default()
     };
-    let volumes = two_stores::in_sessions_with(&engine, stores, &options);
+    let volumes = two_stores::in_sessions_over(engines, stores, &options);
     wait(volumes[0].create_bucket("b")).unwrap();
     wait(volumes[0].set_bucket_setting("b", Setting::Notification, b"rules")).unwrap();
     let mounts =
@@ -330,18 +331,36 @@ fn run(stores: &Stores, seed: u64, evidence: &mut Evidence) {
     run.end(stores);
 }
 
-#[test]
-fn two_processes_differ_in_nothing_whatever_they_do() {
-    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+fn run_all(seeds: u64, engines: impl Fn() -> [Arc<dyn Engine>; 2]) -> Evidence {
     let mut evidence = Evidence::default();
     let mut stores = two_stores::stores();
     for seed in 0..seeds {
         if seed % 50 == 49 {
             stores = two_stores::stores();
         }
-        catch_unwind(AssertUnwindSafe(|| run(&stores, seed, &mut evidence)))
+        let engines = engines();
+        catch_unwind(AssertUnwindSafe(|| run(&engines, &stores, seed, &mut evidence)))
             .unwrap_or_else(|_| panic!("seed {seed} differs, see above"));
     }
+    evidence
+}
+
+#[test]
+fn two_processes_over_postgresql_differ_in_nothing() {
+    let Some(database) = postgres::Database::start() else { return };
+    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS_POSTGRES);
+    let evidence = run_all(seeds, || database.engines());
+    println!("evidence: {seeds} seeds of {STEPS} steps over PostgreSQL: {evidence:?}");
+    assert!(evidence.sent > seeds as usize && evidence.removed_segments > 0 && evidence.stops > 0);
+}
+
+#[test]
+fn two_processes_differ_in_nothing_whatever_they_do() {
+    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let evidence = run_all(seeds, || {
+        let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(10_000));
+        [Arc::clone(&engine), engine]
+    });
     println!("evidence: {seeds} seeds of {STEPS} steps: {evidence:?}");
     let Evidence { removed_segments, sent, sent_twice, over_quota, too_many_events, stops } = evidence;
     assert!(removed_segments > seeds && sent > seeds as usize && over_quota > seeds && stops > seeds);

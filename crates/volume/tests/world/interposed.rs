@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use margay_meta::layer::{Call, Layer};
-use margay_meta::memory::Memory;
 use margay_meta::*;
 use parking_lot::Mutex;
 
@@ -11,7 +10,7 @@ pub type Hook = Box<dyn FnOnce() + Send>;
 
 /// Passes calls on; at moment number `at` it runs the hook once.
 pub struct Interposed {
-    engine: Arc<Memory>,
+    engine: Arc<dyn Engine>,
     left: Mutex<Option<(usize, Hook)>>,
     /// Moments are counted behind each call, too: before what its answer leads to.
     both_sides: bool,
@@ -25,12 +24,12 @@ impl std::fmt::Debug for Interposed {
 
 impl Interposed {
     /// Counts one moment for each call, the one before it.
-    pub fn new(engine: Arc<Memory>) -> Interposed {
+    pub fn new(engine: Arc<dyn Engine>) -> Interposed {
         Interposed { engine, left: Mutex::new(None), both_sides: false }
     }
 
     /// Counts two moments for each call, before and behind it.
-    pub fn on_both_sides(engine: Arc<Memory>) -> Interposed {
+    pub fn on_both_sides(engine: Arc<dyn Engine>) -> Interposed {
         Interposed { both_sides: true, ..Interposed::new(engine) }
     }
 
@@ -46,9 +45,9 @@ impl Interposed {
         left.is_some()
     }
 
-    fn around<T>(&self, call: impl FnOnce(&Memory) -> T) -> T {
+    fn around<T>(&self, call: impl FnOnce(&dyn Engine) -> T) -> T {
         self.step();
-        let answer = call(&self.engine);
+        let answer = call(&*self.engine);
         if self.both_sides {
             self.step();
         }
@@ -76,13 +75,17 @@ impl Layer for Interposed {
     fn below(&self) -> &dyn Engine {
         &*self.engine
     }
+    /// Each call is one moment, so it is made on the spot.
+    fn waits(&self) -> bool {
+        false
+    }
     fn call<T>(
         &self,
         kind: Call,
         call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         match kind {
-            Call::Read | Call::Snapshot => self.around(|engine| call(engine)),
+            Call::Read | Call::Snapshot => self.around(call),
             Call::Outcome | Call::Checkpoint => call(&*self.engine),
         }
     }

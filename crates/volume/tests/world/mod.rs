@@ -9,6 +9,7 @@ pub mod flips;
 pub mod interposed;
 pub mod machine;
 pub mod maintenance;
+pub mod postgres;
 pub mod rows;
 pub mod shared;
 pub mod tree;

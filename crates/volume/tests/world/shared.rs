@@ -49,7 +49,7 @@ pub fn two(shared: bool, options: &Options) -> Two {
         let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
         (Arc::new(Memory::with_payloads(Arc::clone(&store), 4096)), store)
     };
-    let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+    let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
     let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, options.clone());
     let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, options.clone());
     wait(one.create_bucket("b")).unwrap();

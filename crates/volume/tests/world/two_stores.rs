@@ -78,7 +78,16 @@ pub fn in_sessions_with(
     stores: &[(Env, Arc<Store>); 2],
     options: &Options,
 ) -> [Arc<Volume>; 2] {
-    open(engine, stores, false, |_| options.clone())
+    open([engine, engine], stores, false, |_| options.clone())
+}
+
+/// As `in_sessions_with`, each with an engine of its own over the same rows.
+pub fn in_sessions_over(
+    engines: &[Arc<dyn Engine>; 2],
+    stores: &[(Env, Arc<Store>); 2],
+    options: &Options,
+) -> [Arc<Volume>; 2] {
+    open(engines.each_ref(), stores, false, |_| options.clone())
 }
 
 /// A volume on each store.
@@ -88,7 +97,7 @@ pub fn volumes(
     options: &Options,
     hasty: bool,
 ) -> [Arc<Volume>; 2] {
-    open(engine, stores, hasty, |member| Options { processes: Some(member), ..options.clone() })
+    open([engine, engine], stores, hasty, |member| Options { processes: Some(member), ..options.clone() })
 }
 
 /// The same, where what each still reads is told by the rows of their sessions alone.
@@ -97,7 +106,7 @@ pub fn in_sessions(engine: &Arc<dyn Engine>, stores: &[(Env, Arc<Store>); 2]) ->
 }
 
 fn open(
-    engine: &Arc<dyn Engine>,
+    engines: [&Arc<dyn Engine>; 2],
     stores: &[(Env, Arc<Store>); 2],
     hasty: bool,
     options: impl Fn(Arc<Member>) -> Options,
@@ -107,7 +116,7 @@ fn open(
         let (env, store) = &stores[index];
         let member = Arc::new(Member { cluster: Arc::clone(&cluster), session: index as u64 + 1 });
         let options = Options { peers: Some(Arc::<Member>::clone(&member)), ..options(member) };
-        let volume = Volume::open(env.clone(), Arc::clone(engine), Arc::clone(store), options).unwrap();
+        let volume = Volume::open(env.clone(), Arc::clone(engines[index]), Arc::clone(store), options).unwrap();
         cluster.stores[index].set(Arc::clone(store)).unwrap();
         cluster.volumes[index].set(Arc::downgrade(&volume)).unwrap();
         volume
