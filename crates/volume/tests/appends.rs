@@ -97,7 +97,7 @@ fn what_another_process_does_to_the_old_file_is_noticed() {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
             let memory = Arc::new(Memory::with_payloads(Arc::clone(&store), 4096));
-            let engine = Arc::new(Interposed::new(Arc::clone(&memory)));
+            let engine = Arc::new(Interposed::new(Arc::<Memory>::clone(&memory)));
             let below = Arc::clone(&engine) as Arc<dyn Engine>;
             let volume = Volume::open(Env::real(), Arc::clone(&below), Arc::clone(&store), Options::default()).unwrap();
             let world = World { volume, engine: below, store: Arc::clone(&store), folder };

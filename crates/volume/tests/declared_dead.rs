@@ -39,7 +39,7 @@ struct Two {
 
 fn two(run_bytes_max: u64) -> Two {
     let memory = Arc::new(Memory::new().shared(10_000));
-    let engine = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+    let engine = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
     let below = Arc::clone(&engine) as Arc<dyn Engine>;
     let stores = two_stores::stores();
     let options = Options { run_bytes_max, ..Options::default() };

@@ -128,7 +128,7 @@ fn usage(side: &Side) -> Usage {
 
 fn pair(stores: &Stores, case: &Case) -> Pair {
     // What the follower has read in between makes a difference behind a call, too.
-    let memory = Arc::new(Memory::new().shared(10_000));
+    let memory = postgres::as_told(Arc::new(Memory::new().shared(10_000)));
     let made = if case.then == Then::Follow { Interposed::on_both_sides(memory) } else { Interposed::new(memory) };
     let engine = Arc::new(made);
     let below = Arc::clone(&engine) as Arc<dyn Engine>;

@@ -29,7 +29,7 @@ fn drained_by_two(at: usize, broken_off_at: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let memory = Arc::new(Memory::new());
-    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::clone(&memory))));
+    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::<Memory>::clone(&memory))));
     let options = Options { run_bytes_max: RUN_BYTES as u64, ..Options::default() };
     let [one, other] = engines.each_ref().map(|engine| {
         let engine = Arc::clone(engine) as Arc<dyn Engine>;
@@ -77,7 +77,7 @@ fn uploaded() -> Uploaded {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let memory = Arc::new(Memory::new());
-    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::clone(&memory))));
+    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::<Memory>::clone(&memory))));
     let volumes = engines.each_ref().map(|engine| {
         let engine = Arc::clone(engine) as Arc<dyn Engine>;
         Volume::open(Env::real(), engine, Arc::clone(&store), Options::default()).unwrap()

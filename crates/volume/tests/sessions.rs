@@ -120,7 +120,7 @@ fn of_an_act_and_a_taking_over_the_act_comes_first_or_not_at_all() {
     for at in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let (memory, store) = engine(folder.path(), 1000);
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
         let other = open(memory, &store, Options::default());
         wait(one.create_bucket("b")).unwrap();
@@ -158,7 +158,7 @@ fn of_two_that_want_a_lease_at_once_one_has_it() {
     for at in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let (memory, store) = engine(folder.path(), 1000);
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
         let other = open(memory, &store, Options::default());
         let others = Arc::new(AtomicBool::new(false));
@@ -241,7 +241,7 @@ fn a_reclaim_that_was_stopped_past_its_lease_commits_nothing_late() {
     for at in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let (memory, store) = engine(folder.path(), 1000);
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
         let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
         wait(one.create_bucket("b")).unwrap();
@@ -354,7 +354,7 @@ fn a_session_that_beats_while_it_is_judged_lives() {
     for at in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let (memory, store) = engine(folder.path(), 1000);
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
         let other = open(memory, &store, Options::default());
         (0..STILL_BEATS_MAX).for_each(|_| drop(one.beat().unwrap()));

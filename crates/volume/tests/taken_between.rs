@@ -244,7 +244,7 @@ fn a_session_that_was_taken_for_dead_attaches_no_folder() {
         let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let (memory, store) = engine(folders[0].path(), 1000);
         let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let fenced_at = Arc::new(Mutex::new(None));
         let (noted, by, rows) = (Arc::clone(&fenced_at), other, Arc::clone(&memory));
         let beside = move || {
@@ -320,7 +320,7 @@ fn of_two_folders_that_are_attached_at_once_each_has_a_number() {
         let [first, second] =
             folders.each_ref().map(|folder| Store::open(Env::real(), segment_options(folder.path())).unwrap());
         let memory = Arc::new(Memory::new());
-        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
         let (by, store) = (Arc::clone(&memory), Arc::clone(&second));
         interposed.arm(at, Box::new(move || drop(open(by, &store, Options::default()))));
         let volume = open(Arc::clone(&interposed) as Arc<dyn Engine>, &first, Options::default());

@@ -92,6 +92,7 @@ const UNRELIABLE: &str = "MARGAY_TEST_UNRELIABLE";
 
 /// As it is, or as the environment wants it.
 fn as_told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    let engine = postgres::as_told(engine);
     if let Some(seed) = std::env::var(UNRELIABLE).ok().and_then(|seed| seed.parse().ok()) {
         return Arc::new(UnreliableEngine::new(engine, Faults::default(), seed));
     }
