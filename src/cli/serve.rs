@@ -56,6 +56,7 @@ const EXAMPLES: &str = "Examples:
   margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
   margay serve --mount photos=/mnt/photos
   margay serve --upstream s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos --mount /mnt/photos
+  margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.1:9002
   MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
 
 The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
