@@ -14,11 +14,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
     ("margay-postgres", &["margay-meta"], &["margay-env"]),
     ("margay-rows", &["margay-env", "margay-meta", "margay-segment"], &[]),
-    (
-        "margay-volume",
-        &["margay-env", "margay-meta", "margay-rows", "margay-segment"],
-        &["margay-postgres"],
-    ),
+    ("margay-volume", &["margay-env", "margay-meta", "margay-rows", "margay-segment"], &["margay-postgres"]),
     ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-fuse", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-client", &["margay-env", "margay-s3"], &[]),

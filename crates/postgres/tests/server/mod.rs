@@ -1,6 +1,10 @@
 //! A PostgreSQL server of a test, in a folder of its own, reached by a socket in it.
 
-#![allow(dead_code, reason = "each file of tests uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "each file of tests uses a part of it, and waits for a real process"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
