@@ -181,7 +181,7 @@ def build(files, wanted_programs=None):
     """Makes the copy and compiles its tests, or those that are wanted; a path for each test program."""
     wanted = set()
     for path in subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n"):
-        if not path or not (ROOT / path).is_file() or not re.search(r"\.(rs|toml|lock)$", path):
+        if not path or not (ROOT / path).is_file() or not re.search(r"\.(rs|sql|toml|lock)$", path):
             continue
         if path.startswith("crates/volume/fuzz"):
             continue
@@ -234,7 +234,7 @@ def folder_of_tests():
 
 def environment_of(mutant):
     value = "" if mutant is None else f"{mutant.number} off" if mutant.kind == "off" else f"{mutant.number}"
-    return {**os.environ, "TMPDIR": folder_of_tests(), "MUTANT": value, "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1", "PROPTEST_FAILURE_PERSISTENCE": "off"}
+    return {**os.environ, "TMPDIR": folder_of_tests(), "MUTANT": value, "RUST_BACKTRACE": "0", "MARGAY_NO_POSTGRES": "1", "PROPTEST_RNG_SEED": "1", "PROPTEST_FAILURE_PERSISTENCE": "off"}
 
 
 def processor_seconds(pid):

@@ -28,6 +28,10 @@ fn programs() -> Option<PathBuf> {
 impl Server {
     /// `None` on a machine without PostgreSQL, and that is said.
     pub(crate) fn start() -> Option<Server> {
+        if std::env::var_os("MARGAY_NO_POSTGRES").is_some() {
+            println!("skipped: metadata in PostgreSQL, because MARGAY_NO_POSTGRES is set");
+            return None;
+        }
         let Some(programs) = programs() else {
             println!("skipped: metadata in PostgreSQL, because this machine has no PostgreSQL");
             return None;
