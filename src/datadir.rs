@@ -146,14 +146,7 @@ pub struct DataDir {
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
-        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-        env.disk.create_private_dir(path).map_err(fail)?;
-        check_owner(env, path)?;
-        let dir = lock(env, path)?;
-        if !env.disk.exists(&path.join("format")).map_err(fail)? {
-            mark(&dir.env, path, FORMAT_VERSION).map_err(fail)?;
-        }
-        Ok(dir)
+        open_or_mark(env, path, FORMAT_VERSION, check_owner)
     }
 
     /// Keeps the lock until this process ends. Who stops without waiting for all of its threads may still write after this
@@ -189,6 +182,23 @@ impl DataDir {
     pub fn tree(&self) -> PathBuf {
         self.path.join("tree")
     }
+}
+
+/// Creates the directory if it is absent, locks it if `check` has no objection, and gives a new one this format.
+fn open_or_mark(
+    env: &Env,
+    path: &Path,
+    format: u32,
+    check: impl FnOnce(&Env, &Path) -> Result<(), DataDirError>,
+) -> Result<DataDir, DataDirError> {
+    let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+    env.disk.create_private_dir(path).map_err(fail)?;
+    check(env, path)?;
+    let dir = lock(env, path)?;
+    if !env.disk.exists(&path.join("format")).map_err(fail)? {
+        mark(&dir.env, path, format).map_err(fail)?;
+    }
+    Ok(dir)
 }
 
 /// Refuses a foreign directory, and a cache, before a byte is written to it.

@@ -49,13 +49,7 @@ impl Rows {
     pub fn write_metrics(&self, out: &mut Exposition) {
         match self {
             Rows::Embedded(engine) => write_embedded(engine, out),
-            Rows::Postgres(engine) => {
-                let calls = engine.calls();
-                out.family("margay_metadata_calls_total", Kind::Counter, "Calls of the metadata engine, by operation.");
-                for (operation, count) in calls {
-                    out.sample("margay_metadata_calls_total", &[("operation", operation)], count);
-                }
-            }
+            Rows::Postgres(engine) => write_calls(&engine.calls(), out),
         }
     }
 
@@ -85,16 +79,20 @@ impl Rows {
     }
 }
 
+fn write_calls(calls: &[(&'static str, u64)], out: &mut Exposition) {
+    out.family("margay_metadata_calls_total", Kind::Counter, "Calls of the metadata engine, by operation.");
+    for (operation, count) in calls {
+        out.sample("margay_metadata_calls_total", &[("operation", operation)], *count);
+    }
+}
+
 fn write_embedded(engine: &EmbeddedEngine, out: &mut Exposition) {
     let statistics = engine.statistics();
     let seconds = statistics.checkpoint_nanoseconds as f64 / 1e9;
     let behind = engine.last_cursor().0.saturating_sub(engine.durable_cursor().0);
     let counter = Kind::Counter;
     out.value("margay_log_commits_total", counter, "Metadata commits since the volume was made.", statistics.commits);
-    out.family("margay_metadata_calls_total", counter, "Calls of the metadata engine, by operation.");
-    for (operation, count) in statistics.calls {
-        out.sample("margay_metadata_calls_total", &[("operation", operation)], count);
-    }
+    write_calls(&statistics.calls, out);
     out.value("margay_log_syncs_total", counter, "Syncs of the log.", statistics.log_syncs);
     out.value("margay_log_written_bytes_total", counter, "Bytes written to the log.", statistics.log_bytes_written);
     out.value("margay_log_bytes", Kind::Gauge, "Bytes in use of the log file being written.", statistics.log_bytes);

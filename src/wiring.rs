@@ -1,6 +1,6 @@
 //! Builds the storage of one data directory from its parts.
 //!
-//! Why:        the only place that knows which engine the volume uses.
+//! Why:        the only place that opens an engine and a store for the volume.
 //! Durability: closing makes a checkpoint, so that the next start replays little; a crash loses nothing durable.
 //! Not here:   what the parts do.
 

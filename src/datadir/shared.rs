@@ -10,24 +10,17 @@ use margay_env::Env;
 
 use super::{
     CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, SHARED_FORMAT_VERSION, check_format, check_owner,
-    lock, mark,
+    open_or_mark,
 };
 
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create_shared(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
-        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-        env.disk.create_private_dir(path).map_err(fail)?;
-        match check_format(env, path)? {
-            Some(FORMAT_VERSION) => return Err(DataDirError::NotShared(path.to_owned())),
-            Some(CACHE_FORMAT_VERSION) => check_owner(env, path)?,
-            _ => {}
-        }
-        let dir = lock(env, path)?;
-        if !env.disk.exists(&path.join("format")).map_err(fail)? {
-            mark(&dir.env, path, SHARED_FORMAT_VERSION).map_err(fail)?;
-        }
-        Ok(dir)
+        open_or_mark(env, path, SHARED_FORMAT_VERSION, |env, path| match check_format(env, path)? {
+            Some(FORMAT_VERSION) => Err(DataDirError::NotShared(path.to_owned())),
+            Some(CACHE_FORMAT_VERSION) => check_owner(env, path),
+            _ => Ok(()),
+        })
     }
 }
 

@@ -95,6 +95,17 @@ fn bad_values_say_what_would_be_right() {
 }
 
 #[test]
+fn an_engine_that_there_is_not_is_refused_with_those_that_there_are() {
+    let built = |engine: &str| {
+        let found = Found { flags: flag("metadata", engine), ..Found::default() };
+        Settings::build(&resolve(&found)?).map(|settings| settings.shared.is_some())
+    };
+    assert_eq!((built("embedded"), built("postgres://margay@h1,h2/db")), (Ok(false), Ok(true)));
+    let error = built("mysql").unwrap_err();
+    assert!(error.contains("mysql") && error.contains("embedded or postgres://"), "{error}");
+}
+
+#[test]
 fn switches_are_words_or_booleans() {
     let built = |file: &str| {
         let found = Found { file: Some(("f".to_owned(), file.to_owned())), ..Found::default() };

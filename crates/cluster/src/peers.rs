@@ -74,8 +74,10 @@ struct HttpStore {
 /// Why there is no answer that counts.
 #[derive(Debug)]
 enum NoAnswer {
-    /// Its process does not answer, or is another one.
+    /// Its process cannot be reached, or is another one: its store may have moved.
     NotThere(String),
+    /// It took the question, and is silent.
+    Silent,
     Segment(SegmentError),
 }
 
@@ -179,16 +181,23 @@ impl HttpStore {
             let Some(place) = shared.place(number)? else { break };
             let (asked, question, signature) = (Arc::clone(&place), question.clone(), signature.clone());
             let answer = shared.block(async move {
-                let answer = timeout(ANSWER_TIME_MAX, asked.send(question, &signature)).await;
-                answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())))
+                match timeout(ANSWER_TIME_MAX, asked.send(question, &signature)).await {
+                    Ok(answer) => answer.map_err(NoAnswer::NotThere),
+                    Err(_) => Err(NoAnswer::Silent),
+                }
             });
-            let answer = answer.unwrap_or_else(|| Err("the threads of answers have ended".to_owned()));
-            match answer.map_err(NoAnswer::NotThere).and_then(|answer| checked(what, answer)) {
+            let ended = || Err(NoAnswer::NotThere("the threads of answers have ended".to_owned()));
+            match answer.unwrap_or_else(ended).and_then(|answer| checked(what, answer)) {
                 Ok(bytes) => return Ok(bytes),
                 Err(NoAnswer::Segment(error)) => return Err(error),
                 Err(NoAnswer::NotThere(said)) => {
                     shared.forget(number, &place);
                     why = format!("{}: {said}", place.of.address);
+                }
+                Err(NoAnswer::Silent) => {
+                    shared.forget(number, &place);
+                    why = format!("{}: no answer within {} s", place.of.address, ANSWER_TIME_MAX.as_secs());
+                    break;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! A store of another process, as far as this one may use it.
 //!
-//! Why:        of other stores bytes are only read; all other calls of the port are answered here once.
+//! Why:        of the store of another process, or of a bucket, bytes are only read; all other calls of the port are answered here.
 //! Not here:   how the bytes come here (the implementation).
 
 use std::fmt::Debug;
@@ -18,6 +18,16 @@ pub trait OtherStore: Send + Sync + Debug {
 
     /// As [`Segments::read`].
     fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError>;
+
+    /// As [`Segments::read_cached`]. Without one of its own, none of the bytes are in memory.
+    fn read_cached(&self, _extent: &Extent, _skip: u64, _len: u64) -> Result<Option<Bytes>, SegmentError> {
+        Ok(None)
+    }
+
+    /// As [`Segments::will_read`].
+    fn will_read(&self, _extent: &Extent) -> Result<(), SegmentError> {
+        Ok(())
+    }
 
     /// As [`Segments::verify`].
     fn verify(&self, extent: &Extent) -> Result<(), SegmentError>;
@@ -68,13 +78,12 @@ impl<T: OtherStore> Segments for ReadOnly<T> {
         self.0.read(extent, skip, len)
     }
 
-    /// None of its bytes are here.
-    fn read_cached(&self, _extent: &Extent, _skip: u64, _len: u64) -> Result<Option<Bytes>, SegmentError> {
-        Ok(None)
+    fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
+        self.0.read_cached(extent, skip, len)
     }
 
-    fn will_read(&self, _extent: &Extent) -> Result<(), SegmentError> {
-        Ok(())
+    fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
+        self.0.will_read(extent)
     }
 
     fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {

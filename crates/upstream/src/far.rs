@@ -15,6 +15,7 @@ use margay_env::Env;
 use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
+use margay_segment::ReadOnly;
 use margay_volume::posix::UpstreamSync;
 use margay_volume::{Absences, Error, Evict, FileHeaders, Peers, Volume};
 
@@ -78,7 +79,7 @@ pub struct Far {
     /// Threads of their own: a request that sends waits for bytes that are fetched.
     fetches: Arc<Requests>,
     pub(crate) tracked: Arc<Tracked>,
-    store: Arc<FarStore>,
+    store: Arc<ReadOnly<FarStore>>,
     disk: Arc<DiskBlocks>,
     evictor: Arc<Evictor>,
     sender: OnceLock<Arc<Sender>>,
@@ -95,7 +96,7 @@ impl Far {
         let disk = DiskBlocks::open(env.clone(), &options.cache.blocks, options.cache.bytes_max / 2)?;
         let disk = Arc::new(disk);
         let kept = Some(Arc::clone(&disk));
-        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects, kept));
+        let store = Arc::new(ReadOnly(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects, kept)));
         let (clock, upstream) = (Arc::clone(&env.clock), options.upstream.clone());
         let evictor = Arc::new(Evictor::new(Arc::clone(&tracked), clock, upstream, options.cache.bytes_max / 2));
         let (sender, is_cut_off) = (OnceLock::new(), AtomicBool::new(false));

@@ -67,6 +67,11 @@ pub(in crate::cli) fn run(upstream: &str, args: &FarArgs, server: &ServerArgs) -
     if !settings.mounts.is_empty() {
         return Err(Failure::usage("mounts are set for a server of its own data: with --upstream name --mount DIR"));
     }
+    if settings.shared.is_some() {
+        return Err(Failure::usage(
+            "--upstream serves a cache with rows of its own: without --metadata postgres://...",
+        ));
+    }
     let connections_max = open_files::allow(settings.connection.connections_max);
     let connection = ConnectionLimits { connections_max, ..settings.connection };
     let (mut far, runtime) = far::begin(&resolved, &env, (place, cache), options.cache_size, Purpose::Serve)?;

@@ -39,6 +39,20 @@ impl SealKey {
     /// Loads the file in the data directory, or creates it on the first start of its volume; refuses a key that the
     /// volume was not used with.
     pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<CheckedKeys<SealKey>, AccountsError> {
+        let CheckedKeys { keys, keep } = SealKey::checked(env, data, known)?;
+        Ok(CheckedKeys { keys: SealKey::new(&keys), keep })
+    }
+
+    /// The secret in the file, which all servers of a volume have; as `load`.
+    pub fn secret(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<[u8; KEY_BYTES], AccountsError> {
+        SealKey::checked(env, data, known).map(|checked| checked.keys)
+    }
+
+    fn checked(
+        env: &Env,
+        data: &Path,
+        known: &KnownFingerprints,
+    ) -> Result<CheckedKeys<[u8; KEY_BYTES]>, AccountsError> {
         let path = data.join(FILE);
         let key = match SealKey::from_file(env, &path)? {
             Some(key) => key,
@@ -47,14 +61,7 @@ impl SealKey {
         };
         let compared = fingerprint::compare(env, KeyFile::Identity, &[Secret { name: "", secret: &key }], known);
         let refused = || fingerprint::others(KeyFile::Identity, &path.display().to_string(), data);
-        fingerprint::checked(SealKey::new(&key), compared, refused)
-    }
-
-    /// The secret in the file, which all servers of a volume have; as `load`.
-    pub fn secret(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<[u8; KEY_BYTES], AccountsError> {
-        SealKey::load(env, data, known)?;
-        let path = data.join(FILE);
-        SealKey::from_file(env, &path)?.ok_or_else(|| fingerprint::absent(KeyFile::Identity, &path, data))
+        fingerprint::checked(key, compared, refused)
     }
 
     /// `None` if the file does not exist.

@@ -21,8 +21,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use margay_client::upstream::Upstream;
 use margay_segment::{
-    Extent, Holes, InQuarantine, QuarantineHold, Quarantined, Run, RunLength, RunWriter, SegmentCopy, SegmentError,
-    SegmentId, SegmentInfo, SegmentPin, Segments, StoreName, StoreNumber, StoreSpace, SyncFuture, Walk,
+    Extent, OtherStore, ReadOnly, SegmentError, SegmentId, SegmentInfo, Segments, StoreName, StoreNumber,
 };
 use margay_volume::Peers;
 
@@ -77,7 +76,7 @@ pub(crate) struct FarStore {
 
 /// The far store as the only other one of a volume.
 #[derive(Clone, Debug)]
-pub(crate) struct FarPeers(pub(crate) Arc<FarStore>);
+pub(crate) struct FarPeers(pub(crate) Arc<ReadOnly<FarStore>>);
 
 impl Peers for FarPeers {
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
@@ -173,38 +172,9 @@ impl FarStore {
     }
 }
 
-fn read_only<T>(what: &str) -> Result<T, SegmentError> {
-    let error = std::io::Error::new(std::io::ErrorKind::Unsupported, format!("bytes in the bucket: {what}"));
-    Err(SegmentError::Io(error))
-}
-
-impl Segments for FarStore {
+impl OtherStore for FarStore {
     fn name(&self) -> StoreName {
         StoreName { identity: margay_segment::StoreIdentity([0xff; 16]), number: FAR_STORE, generation: 1 }
-    }
-
-    fn is_attached(&self) -> bool {
-        true
-    }
-
-    fn attach(&self, _name: StoreName) -> Result<(), SegmentError> {
-        read_only("they need no folder")
-    }
-
-    fn begin(&self, _length: RunLength, _owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
-        read_only("nothing is written to them")
-    }
-
-    fn start_sync(&self, _id: SegmentId) -> Result<(), SegmentError> {
-        Ok(())
-    }
-
-    fn sync(&self, _id: SegmentId) -> SyncFuture<'_> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn sync_blocking(&self, _id: SegmentId) -> Result<(), SegmentError> {
-        Ok(())
     }
 
     fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
@@ -236,76 +206,8 @@ impl Segments for FarStore {
         self.object(extent.run.segment).map(drop)
     }
 
-    fn pin(&self, id: SegmentId, _quarantined: InQuarantine) -> Result<SegmentPin, SegmentError> {
-        Err(SegmentError::Missing(id))
-    }
-
-    fn removals(&self) -> u64 {
-        0
-    }
-
     fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
         let len = self.object(id)?.size;
         Ok(SegmentInfo { id, kind: margay_segment::Kind::Raw, len, open: false })
-    }
-
-    fn list(&self) -> Vec<SegmentInfo> {
-        Vec::new()
-    }
-
-    fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
-        Err(SegmentError::Unreachable(id, FAR_STORE))
-    }
-
-    fn seal(&self, _id: SegmentId) -> Result<(), SegmentError> {
-        Ok(())
-    }
-
-    fn space(&self) -> Result<StoreSpace, SegmentError> {
-        read_only("nobody knows their space")
-    }
-
-    fn check_space(&self, _bytes: u64) -> Result<(), SegmentError> {
-        Ok(())
-    }
-
-    fn refused(&self) -> u64 {
-        0
-    }
-
-    fn allocated_bytes(&self, _id: SegmentId) -> Result<u64, SegmentError> {
-        Ok(0)
-    }
-
-    fn set_aside(&self, _id: SegmentId) -> Result<bool, SegmentError> {
-        Ok(false)
-    }
-
-    fn quarantined(&self) -> Vec<Quarantined> {
-        Vec::new()
-    }
-
-    fn take_back(&self, _id: SegmentId) -> Result<bool, SegmentError> {
-        Ok(false)
-    }
-
-    fn taken_back(&self) -> u64 {
-        0
-    }
-
-    fn hold_quarantine(&self) -> QuarantineHold {
-        unreachable!("only the own store has a quarantine (T2 of the volume's stores)")
-    }
-
-    fn begin_walk(&self) -> Walk {
-        unreachable!("only the own store is walked (T2 of the volume's stores)")
-    }
-
-    fn release(&self, id: SegmentId, _walk: &Walk) -> Result<Quarantined, SegmentError> {
-        Err(SegmentError::Missing(id))
-    }
-
-    fn punch(&self, _id: SegmentId, _is_live: &dyn Fn(&Run) -> bool, _walk: &Walk) -> Result<Holes, SegmentError> {
-        Ok(Holes::default())
     }
 }
