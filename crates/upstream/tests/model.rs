@@ -25,7 +25,7 @@
 //!             before the copy is sent, since a write waits for no other one (W3 is of removals), or if the copy itself is copied and
 //!             removed before it is sent, since what was never there is not waited for.
 //!             Not held: two mounts move one file between the same two names at once, and the first removes what the second has put
-//!             back, with the same ETag (seed 721772).
+//!             back, with the same ETag (seeds 1656854 and 1670065). The history of such a seed says so, and it goes on.
 //! Seeds:      `MARGAY_TEST_SEEDS` of them from `MARGAY_TEST_FIRST` on. A seed that fails prints what happened, with
 //!             `MARGAY_TEST_SHOW` any does. Every decision is the seed's; what threads do between two of them is not, but of
 //!             40 seeds 40 had the same history twice.

@@ -202,7 +202,7 @@ impl Sender {
     }
 
     /// What the rows say of the key is no longer so. What was kept of a file whose bytes its object had cannot be sent.
-    fn forget_objects(&self, request: &PlannedRequest) {
+    pub(super) fn forget_objects(&self, request: &PlannedRequest) {
         let mut files = self.tracked.files.lock();
         let (mut writes, mut gone) = (Vec::new(), Vec::new());
         let other = request.replaces.filter(|other| *other != request.file);

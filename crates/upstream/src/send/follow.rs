@@ -7,6 +7,8 @@
 //!             F2 a file that is open here, or was written since, stays: it is tried again.
 //!             F3 a name whose bytes were those of another file's object (a copy) takes nothing over: two files would have one object.
 //!             F4 attributes that were changed here stay: the object with the new content gets them.
+//!             F5 a file that is open and has another name here has no object any more as soon as a new file here wants the key:
+//!                the bytes of the open one are lost, and what would wait for them is an `fsync` of the new one.
 //! Locking:    the turn of the file, without waiting for it, then the table of files, until the entries are committed.
 //! Not here:   how it is found out (conflict), what is below names (list).
 
@@ -40,6 +42,9 @@ impl Sender {
         let (ino, below) = (Ino(request.file), &*self.tracked.below);
         let (_held, closed) = self.volume.hold_closed(&[ino]);
         if !closed.contains(&ino) {
+            if let Some((from, _)) = source {
+                self.give_up_key(request, from);
+            }
             return Err(local(
                 "its bytes in the bucket were replaced or removed; here it is open, so it is left alone until it is closed",
             ));
@@ -90,6 +95,19 @@ impl Sender {
             files.begin(below, new, dirty).map_err(local)?;
         }
         Ok(found.is_some())
+    }
+
+    /// Another file has got the name here that the object of this one had: it would wait until this one is closed (F5).
+    fn give_up_key(&self, request: &PlannedRequest, from: &str) {
+        let files = self.tracked.files.lock();
+        let others = files.table.with_key(from).into_iter().filter(|ino| ino.0 != request.file);
+        let mut nexts = others.filter_map(|ino| files.table.get(ino).and_then(File::next));
+        let is_wanted = nexts.any(|next| next.key == from);
+        drop(nexts);
+        drop(files);
+        if is_wanted {
+            self.forget_objects(&PlannedRequest { key: from.to_owned(), replaces: None, ..request.clone() });
+        }
     }
 
     /// What an object of somebody else is to say with the attributes of a file here.

@@ -129,6 +129,13 @@ impl Oracle {
         self.moved.insert((who.to_owned(), from.to_owned()), content.to_owned());
     }
 
+    /// Somebody is about to remove what another one has put where the first one had renamed it away: it has the same ETag, so no
+    /// condition tells the two apart. Known, and not held.
+    pub(crate) fn removes_put_back(&mut self, who: usize, key: &str, content: &str) {
+        self.tell(format!("m{who} removes {content}, which another one has put back under {key}"));
+        self.superseded.insert(content.to_owned());
+    }
+
     /// Somebody makes something under this key, or moves a directory (`None`). What is sent for it replaces what was removed
     /// there, and a write waits for no other one: for a while the bucket may lack what was copied before.
     pub(crate) fn makes(&mut self, who: &str, key: Option<&str>) {

@@ -269,6 +269,9 @@ impl Run {
             true => habits.op(writes, name, chance),
         };
         self.sim.tell(format!("m{at} begins {op:?}"));
+        if let Op::Rename { from, to, .. } = &op {
+            self.sim.world().renames(at, [from, to]);
+        }
         self.machines[at].start(move |user| user.run(op));
     }
 

@@ -17,7 +17,7 @@ use margay_env::{Clock, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::oracle::Oracle;
-use crate::store::{Outcome, Store, refused, source_of};
+use crate::store::{Outcome, Store, listed_prefix, refused, source_of};
 use crate::text::named;
 use crate::threads::{Threads, own_thread};
 
@@ -64,6 +64,10 @@ pub(crate) struct World {
     /// Requests of which no attempt is answered, and so many more of them.
     given_up: Vec<(usize, String, u32)>,
     requests: u64,
+    /// The mount that wrote to a key last, and how long the history was then.
+    put_by: BTreeMap<String, (usize, usize)>,
+    /// By mount and name: how long the history was when it was renamed the last time.
+    renamed: BTreeMap<(usize, String), usize>,
     /// Threads that wait for the time, and wake only when it moves or their process ends.
     sleepers: BTreeSet<u32>,
     /// Probes wait as other requests do.
@@ -130,6 +134,8 @@ impl Sim {
             dead: BTreeSet::new(),
             given_up: Vec::new(),
             requests: 0,
+            put_by: BTreeMap::new(),
+            renamed: BTreeMap::new(),
             sleepers: BTreeSet::new(),
             probes_wait: false,
             watches: Vec::new(),
@@ -198,7 +204,7 @@ impl Sim {
         let outcome = match fate {
             Fate::Lost => Err(nobody_knows(&one.ask)),
             Fate::Busy => Err(refused(&one.ask, 503, "SlowDown")),
-            _ => world.execute(&one.ask, age, &line),
+            _ => world.execute_of(one.mount, &one.ask, age, &line),
         };
         let shown = match &outcome {
             Ok(_) => "ok".to_owned(),
@@ -208,6 +214,7 @@ impl Sim {
         let is_answered = matches!(fate, Fate::Answered | Fate::Repeated);
         let is_known = outcome.as_ref().err().is_none_or(|error| error.status() == Some(404));
         world.note_request(one.process, &one.ask, is_answered && is_known);
+        world.note_listing(one.process, &one.ask, age);
         if fate == Fate::Repeated {
             one.arrived = true;
             world.parked.push(one);
@@ -239,6 +246,32 @@ impl World {
         outcome
     }
 
+    /// As `execute`, by a mount.
+    fn execute_of(&mut self, mount: usize, ask: &Ask, age: usize, why: &str) -> Outcome {
+        for key in removed_keys(ask) {
+            let Some(there) = self.store.objects.get(key).map(|there| there.name.clone()) else { continue };
+            let renamed = self.renamed.iter().filter(|((by, from), _)| *by == mount && is_at_or_below(key, from));
+            let last = renamed.map(|(_, at)| *at).max();
+            if let (Some((by, at)), Some(last)) = (self.put_by.get(key), last)
+                && *by != mount
+                && *at > last
+            {
+                self.oracle.removes_put_back(mount, key, &there);
+            }
+        }
+        let outcome = self.execute(ask, age, why);
+        if outcome.is_ok() && matches!(ask.method, http::Method::PUT | http::Method::POST) {
+            self.put_by.insert(ask.key.clone(), (mount, self.oracle.history().len()));
+        }
+        outcome
+    }
+
+    /// A mount begins to rename these.
+    pub(crate) fn renames<'a>(&mut self, mount: usize, names: impl IntoIterator<Item = &'a String>) {
+        let now = self.oracle.history().len();
+        self.renamed.extend(names.into_iter().map(|name| ((mount, name.clone()), now)));
+    }
+
     /// The bucket may have changed.
     fn look(&mut self, why: &str) {
         self.oracle.look(why, &self.store.objects);
@@ -250,13 +283,24 @@ impl World {
     /// A request has arrived, or got lost.
     fn note_request(&mut self, process: usize, ask: &Ask, is_answered: bool) {
         let now = self.now;
-        let text = std::str::from_utf8(&ask.body).unwrap_or_default();
-        let removed = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
-        let keys = removed.map(|(key, _)| key.to_owned()).chain([ask.key.clone()]).chain(source_of(ask));
+        let keys = removed_keys(ask).map(str::to_owned).chain([ask.key.clone()]).chain(source_of(ask));
         self.recent.extend(keys.map(|key| ((process, key), now)));
         for watch in self.watches.iter_mut().filter(|watch| watch.process == process) {
             watch.was_asked |= ask.method == http::Method::HEAD && ask.key == watch.key;
             watch.has_failed |= !is_answered;
+        }
+    }
+
+    /// A directory that was not listed before is listed while a name in it is looked up: no other question is needed. A store
+    /// that lists late may say then that the name is not there.
+    fn note_listing(&mut self, process: usize, ask: &Ask, age: usize) {
+        let Some(prefix) = listed_prefix(ask) else { return };
+        let of_process = self.watches.iter_mut().filter(|watch| watch.process == process);
+        for watch in of_process.filter(|watch| directory_of(&watch.key) == prefix) {
+            watch.was_asked = true;
+            if age > 0 {
+                watch.states.insert(None);
+            }
         }
     }
 
@@ -317,6 +361,20 @@ fn is_of_probe(ask: &Ask) -> bool {
         || ask.key.ends_with("-probe-copy")
         || ask.key.ends_with("-probe-parts")
         || ask.query.contains("prefix=.margay-tmp")
+}
+
+/// Of a request that removes many.
+fn removed_keys(ask: &Ask) -> impl Iterator<Item = &str> {
+    let text = std::str::from_utf8(&ask.body).unwrap_or_default();
+    text.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0))
+}
+
+fn is_at_or_below(key: &str, name: &str) -> bool {
+    key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn directory_of(key: &str) -> &str {
+    key.rfind('/').map_or("", |slash| &key[..=slash])
 }
 
 impl Carrier for Line {

@@ -85,6 +85,17 @@ pub(crate) fn etag_header(etag: &str) -> HeaderMap {
     HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_str(etag).unwrap())])
 }
 
+fn parameters(query: &str) -> BTreeMap<&str, String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name, decoded(value))).collect()
+}
+
+/// What the names begin with that a listing asks for.
+pub(crate) fn listed_prefix(ask: &Ask) -> Option<String> {
+    let is_listing = ask.method == Method::GET && ask.key.is_empty() && !ask.query.contains("upload");
+    if is_listing { parameters(&ask.query).remove("prefix") } else { None }
+}
+
 /// The key that a request copies from.
 pub(crate) fn source_of(ask: &Ask) -> Option<String> {
     let source = header(ask, "x-amz-copy-source").map(decoded);
@@ -238,8 +249,7 @@ impl Store {
     }
 
     fn list(&self, query: &str, age: usize) -> Outcome {
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let query: BTreeMap<&str, String> = pairs.map(|(name, value)| (name, decoded(value))).collect();
+        let query = parameters(query);
         let shown_state = match age {
             0 => &self.objects,
             age => self.older.iter().rev().nth(age - 1).unwrap_or(&self.objects),
