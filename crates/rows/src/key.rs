@@ -30,7 +30,7 @@ pub use self::identity::{identities, identity, identity_generation, parse_identi
 pub use self::lengths::OBJECT_KEY_BYTES_MAX;
 pub use self::segments::{
     BACK_OFFSET_AT, BACK_SEGMENT_AT, LIVE_SEGMENT_AT, Live, all_backs, all_live, all_locations, all_segments,
-    all_shares, all_stores, back, backs_of_run, backs_of_segment, gained_segment, is_segment, live, location,
+    all_shares, all_stores, back, backs_of_run, backs_of_segment, copies, gained_segment, is_segment, live, location,
     parse_back, parse_live, parse_segment, parse_store, segment, segments_of, store,
 };
 pub use self::sessions::{lease, parse_session, session, sessions};

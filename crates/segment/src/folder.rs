@@ -4,7 +4,7 @@
 //! Invariants: S3 ids are unique across restarts: a mark in the folder is above every id whose file was removed.
 //!             S5 a request for a segment in quarantine restores it, with an alarm.
 //! Durability: a new name is durable after `sync_names`; a removed name is not waited for (reclaim removes again).
-//! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: pack, names,
+//! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: copies, pack, names,
 //!             quarantine, table.
 //! Not here:   runs (pack, raw, writer), reading (reader).
 
@@ -56,6 +56,8 @@ pub(crate) struct Folder {
     pub(crate) tables: Cache<(SegmentId, u64), ChecksumTable>,
     pub(crate) buffers: Buffers,
     pub(crate) pack: Mutex<Option<OpenPack>>,
+    /// Held while the file of a copy is made.
+    pub(crate) copies: Mutex<()>,
     pub(crate) space: Arc<SpaceGate>,
     names: Mutex<Names>,
     /// Counts created names; a folder sync covers the names counted before it began.
@@ -123,6 +125,7 @@ impl Folder {
             tables: Cache::new(TABLE_CACHE_BYTES_MAX),
             buffers: Buffers::default(),
             pack: Mutex::new(None),
+            copies: Mutex::new(()),
             space: SpaceGate::new(env.clone(), options.folder.clone(), options.reserve_bytes),
             names: Mutex::new(Names { durable_creations: 0, mark: 0, shown_mark: mark }),
             creations: AtomicU64::new(FOUND_NAMES + 1),
@@ -311,11 +314,21 @@ impl Folder {
     ) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
         self.check_poison()?;
         let id = self.next_id();
+        self.create_as(id, kind, |file| fill(id, file))
+    }
+
+    /// As `create`, with an id that no file has.
+    pub(crate) fn create_as(
+        &self,
+        id: SegmentId,
+        kind: Kind,
+        fill: impl FnOnce(&dyn File) -> Result<(), SegmentError>,
+    ) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
         let path = self.path(id, kind);
         let file = self.env.disk.open(&path, OpenMode::CreateNew)?;
         let creation = self.creations.fetch_add(1, Ordering::AcqRel);
         let segment = Arc::new(Segment::created(id, kind, Arc::clone(&file), Some(creation)));
-        if let Err(error) = fill(id, &*file) {
+        if let Err(error) = fill(&*file) {
             // The id stays unused; a file that cannot be removed now is dead space for reclaim.
             let _ = self.env.disk.remove(&path);
             return Err(error);

@@ -10,6 +10,7 @@
 mod buffers;
 mod cache;
 mod checksum_table;
+mod copy;
 pub mod error;
 mod folder;
 pub mod format;

@@ -167,6 +167,8 @@ pub enum Proof<'a> {
     NoPayload,
     /// A log file that was prepared and never used: all of its bytes are zero.
     NeverBegun,
+    /// A copy of another store's segment, whose row names other stores only, or which has no row any more.
+    Unnamed,
     /// A raw segment whose writer gave up: its run was never finished, so no row can refer to it.
     Abandoned,
 }
@@ -187,6 +189,7 @@ pub(crate) fn may_leave(leaving: Leaving<'_>, proof: Proof<'_>) -> Result<(), Se
     match (leaving, proof) {
         (Leaving::Whole(_, Kind::Log), Proof::NoPayload | Proof::NeverBegun) => Ok(()),
         (Leaving::Whole(_, Kind::Raw), Proof::Abandoned) => Ok(()),
+        (Leaving::Whole(..), Proof::Unnamed) => Ok(()),
         (Leaving::Whole(id, _), _) => refused(id, "only a walk can prove it dead"),
         (Leaving::Quarantined(held), Proof::Walked(walk)) if !walk.covers(held) => {
             refused(held.id, "no complete walk began after it was set aside")

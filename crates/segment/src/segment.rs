@@ -111,6 +111,14 @@ impl Segment {
         SegmentInfo { id: self.id, kind: self.kind, len: self.len(), open: self.is_open() }
     }
 
+    /// More is written to a file that was found or sealed.
+    pub(crate) fn reopen(&self, file: Arc<dyn File>) {
+        let mut state = self.state.lock();
+        state.sealed = false;
+        state.written_until_sync = None;
+        state.writing = Some(file);
+    }
+
     pub(crate) fn seal(&self) {
         let mut state = self.state.lock();
         state.sealed = true;

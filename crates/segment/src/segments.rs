@@ -8,6 +8,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -68,6 +69,9 @@ pub trait RunWriter: Send + Sync + Debug {
     fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SegmentError>;
 
     fn segment(&self) -> SegmentId;
+
+    /// The part of the segment's file that has been written for this run and does not change any more: from its header on.
+    fn written(&self) -> Range<u64>;
 
     /// Pins the segment. Take the pin before `end` and drop it once metadata refers to the run, so that reclaim cannot
     /// treat the segment as dead in between.

@@ -42,6 +42,10 @@ impl Store {
         Ok(Arc::new(Store { folder, syncer }))
     }
 
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// A new id; never reused, even across restarts (the caller creates the file before referring to the id).
     pub fn next_id(&self) -> SegmentId {
         self.folder.next_id()

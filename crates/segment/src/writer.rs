@@ -6,13 +6,14 @@
 //! Durability: none here; `Store::sync(segment)` after `finish`.
 //! Not here:   where the run goes (pack, raw).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use margay_env::File;
 
 use crate::error::invalid;
 use crate::folder::Folder;
-use crate::format::{self, OWNER_BYTES_MAX, RunPlace, Salt};
+use crate::format::{self, OWNER_BYTES_MAX, RUN_END_BYTES, RunPlace, Salt};
 use crate::pin::SegmentPin;
 use crate::quarantine::Proof;
 use crate::segment::LocalPin;
@@ -156,6 +157,20 @@ impl RunWriter for FolderRun {
 
     fn segment(&self) -> SegmentId {
         self.pin.segment()
+    }
+
+    fn written(&self) -> Range<u64> {
+        let payload = self.offset + self.in_file();
+        let end = match (&self.end, self.state) {
+            (_, State::Writing | State::Broken) => payload,
+            (End::Pack { place, .. }, State::Finished) => place.end_mark() + RUN_END_BYTES as u64,
+            (End::Raw { owner }, State::Finished) => raw::file_bytes(self.taken, owner.len()),
+        };
+        let start = match &self.end {
+            End::Pack { place, .. } => place.header,
+            End::Raw { .. } => 0,
+        };
+        start..end
     }
 
     fn pin(&self) -> SegmentPin {

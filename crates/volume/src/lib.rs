@@ -77,7 +77,7 @@ pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::Lease;
-pub use stores::{Absences, Evict, Peers, Processes, StorePlace, store_place};
+pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{
     BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,

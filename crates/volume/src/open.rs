@@ -32,7 +32,7 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
-use crate::stores::{Absences, Alone, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
+use crate::stores::{Absences, Alone, Copies, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
@@ -69,6 +69,8 @@ pub struct Options {
     pub events_max: u64,
     /// Stores of other processes that share the rows; without it every segment is expected in the own store.
     pub peers: Option<Arc<dyn Peers>>,
+    /// Copies of the own segments at other stores; without it there are none.
+    pub copies: Option<Arc<dyn Copies>>,
     /// A mount copies bytes that are in other stores to the own one before it writes to their file.
     pub local_before_write: bool,
     /// Headers of objects that stand for attributes of files; without it none do.
@@ -99,6 +101,7 @@ impl Default for Options {
             events: None,
             events_max: 1_000_000,
             peers: None,
+            copies: None,
             local_before_write: false,
             file_headers: None,
             evict: None,
@@ -423,8 +426,9 @@ fn attach_store(
     // Nothing is read yet.
     let oldest = engine.last_cursor();
     let mut looks = 0;
+    let others = (options.peers.clone(), options.copies.clone());
     loop {
-        let number = match Stores::open(env, engine, Arc::clone(store), options.peers.clone(), Arc::clone(&processes)) {
+        let number = match Stores::open(env, engine, Arc::clone(store), others.clone(), Arc::clone(&processes)) {
             Ok(stores) => return Ok(stores),
             Err(NotAttached::InUse(number)) => number.0,
             Err(NotAttached::Failed(error)) => return Err(error.into()),

@@ -97,9 +97,10 @@ pub fn gained_segment(key: &[u8]) -> Option<SegmentId> {
     (side == b"+").then(|| SegmentId(u64::from_be_bytes(*segment)))
 }
 
-/// Rows of segments, then those of stores.
+/// Rows of segments, those of stores, and how many copies there are to be.
 const OF_SEGMENT: &[u8] = b"s";
 const OF_STORE: &[u8] = b"t";
+const COPIES: &[u8] = b"c";
 
 /// The record of a segment.
 pub fn segment(id: SegmentId) -> Vec<u8> {
@@ -135,6 +136,11 @@ pub fn parse_store(key: &[u8]) -> Result<StoreNumber, Damaged> {
     let number = key.get(2..).unwrap_or_default();
     let number = number.try_into().map_err(|_| Damaged("a store's key has a wrong length"))?;
     Ok(StoreNumber(u16::from_be_bytes(number)))
+}
+
+/// How many copies of each segment the volume has.
+pub fn copies() -> Vec<u8> {
+    table(SEGMENT, &[COPIES])
 }
 
 /// Whether the row describes locations of segments: they hold only for these stores, so a restored backup omits them.

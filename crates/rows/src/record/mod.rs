@@ -6,6 +6,7 @@
 
 pub mod back;
 pub mod bucket;
+mod copies;
 pub mod data;
 pub mod directory;
 pub mod entry;
@@ -25,6 +26,7 @@ mod tests;
 
 pub use back::BackRow;
 pub use bucket::Bucket;
+pub use copies::Copies;
 pub use data::Data;
 pub use directory::DirectoryRecord;
 pub use entry::{DirectoryEntry, Entry, FileEntry, Line, Summary};

@@ -152,6 +152,13 @@ proptest! {
     }
 
     #[test]
+    fn copies_round_trip(copies in 1..=8u8, less in 0..8u8, detached in prop::collection::btree_set(any::<u16>(), 0..5)) {
+        let detached = detached.into_iter().map(StoreNumber).collect();
+        let record = Copies { copies, write: copies.saturating_sub(less).max(1), detached };
+        prop_assert_eq!(Copies::decode(&record.encode()), Ok(record));
+    }
+
+    #[test]
     fn decoders_are_total(mut bytes in prop::collection::vec(any::<u8>(), 0..200), parts: u16) {
         for layout in 0..4 {
             if let Some(first) = bytes.first_mut() {
@@ -176,6 +183,7 @@ proptest! {
             let _ = PartRecord::decode(&bytes);
             let _ = Orphan::decode(&bytes);
             let _ = Fingerprints::decode(&bytes);
+            let _ = Copies::decode(&bytes);
             let _ = BackRow::decode(&bytes);
             let _ = decode_location(&bytes);
             let _ = decode_extent_row(&bytes);

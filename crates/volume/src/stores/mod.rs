@@ -12,6 +12,7 @@ mod segment_rows;
 pub(crate) use self::segment_rows::{DraftedRows, Rows, SegmentRows};
 
 mod attach;
+mod copies;
 mod place;
 mod processes;
 mod readers;
@@ -29,6 +30,8 @@ use margay_segment::{
 };
 
 pub(crate) use self::attach::NotAttached;
+use self::copies::CopiedRun;
+pub use self::copies::Copies;
 pub use self::place::{StorePlace, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
@@ -43,6 +46,7 @@ pub(crate) struct Stores {
     pub(crate) number: StoreNumber,
     engine: Arc<dyn Engine>,
     peers: Option<Arc<dyn Peers>>,
+    copies: Option<Arc<dyn Copies>>,
     pub(crate) processes: Arc<dyn Processes>,
     pub(crate) readers: Arc<Readers>,
 }
@@ -53,12 +57,12 @@ impl Stores {
         env: &Env,
         engine: &Arc<dyn Engine>,
         own: Arc<dyn Segments>,
-        peers: Option<Arc<dyn Peers>>,
+        (peers, copies): (Option<Arc<dyn Peers>>, Option<Arc<dyn Copies>>),
         processes: Arc<dyn Processes>,
     ) -> Result<Stores, NotAttached> {
         let number = attach::attach(env, &**engine, &*own, &*processes)?;
         let readers = Arc::new(Readers::begin(engine.last_cursor()));
-        Ok(Stores { own, number, engine: Arc::clone(engine), peers, processes, readers })
+        Ok(Stores { own, number, engine: Arc::clone(engine), peers, copies, processes, readers })
     }
 
     /// The implementation that the volume uses: the own store itself if there are no others.
@@ -116,7 +120,7 @@ impl Stores {
     ) -> Result<T, SegmentError> {
         let first = id.made_by();
         let answer = self.ask_one(id, first, &question);
-        if !matches!(answer, Err(SegmentError::Missing(_) | SegmentError::Unreachable(..))) {
+        if !answer.as_ref().is_err_and(may_be_elsewhere) {
             return answer;
         }
         let mut last = answer;
@@ -125,10 +129,19 @@ impl Stores {
                 continue;
             }
             match self.ask_one(id, number, &question) {
-                // An unreachable store may have it.
                 Err(SegmentError::Missing(_)) => {}
-                Err(error @ SegmentError::Unreachable(..)) => last = Err(error),
-                answer => return answer,
+                Err(error) if may_be_elsewhere(&error) => {
+                    // An unreachable store may have it, and a damaged copy is not all that there is.
+                    if !matches!(last, Err(SegmentError::Unreachable(..))) {
+                        last = Err(error);
+                    }
+                }
+                answer => {
+                    if let (Err(SegmentError::Corrupt { .. } | SegmentError::Io(_)), Ok(_)) = (&last, &answer) {
+                        tracing::error!(segment = ?id, store = first.0, from = number.0, "damaged, and read from a copy");
+                    }
+                    return answer;
+                }
             }
         }
         last
@@ -146,6 +159,16 @@ impl Stores {
         }
     }
 
+    /// The stores that have a segment of the own one, ascending.
+    fn stores_of(&self, id: SegmentId) -> Vec<StoreNumber> {
+        self.copies.as_ref().map_or_else(|| vec![self.number], |copies| copies.stores(id))
+    }
+
+    /// What the row of an own segment said at the start.
+    fn knew(&self, id: SegmentId, record: &SegmentRecord) {
+        self.copies.iter().for_each(|copies| copies.knows(id, &record.stores));
+    }
+
     /// The stores of a segment, from its row.
     fn holders(&self, id: SegmentId) -> Result<Vec<StoreNumber>, SegmentError> {
         let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
@@ -154,6 +177,12 @@ impl Stores {
         let record = SegmentRecord::decode(&row.value).map_err(|error| failed(error.to_string()))?;
         Ok(if record.state == SegmentState::Removed { Vec::new() } else { record.stores })
     }
+}
+
+/// Whether another store may have what one has not, or has damaged.
+fn may_be_elsewhere(error: &SegmentError) -> bool {
+    use SegmentError::{Corrupt, Io, Missing, Unreachable};
+    matches!(error, Missing(_) | Unreachable(..) | Corrupt { .. } | Io(_))
 }
 
 impl Segments for Stores {
@@ -170,19 +199,30 @@ impl Segments for Stores {
     }
 
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
-        self.own.begin(length, owner)
+        let run = self.own.begin(length, owner)?;
+        Ok(match &self.copies {
+            Some(copies) => Box::new(CopiedRun::begin(run, Arc::clone(copies))),
+            None => run,
+        })
     }
 
     fn start_sync(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.copies.iter().for_each(|copies| copies.start(id));
         self.own.start_sync(id)
     }
 
     fn sync(&self, id: SegmentId) -> SyncFuture<'_> {
-        self.own.sync(id)
+        match &self.copies {
+            Some(copies) => Box::pin(copies::sync(&*self.own, &**copies, id)),
+            None => self.own.sync(id),
+        }
     }
 
     fn sync_blocking(&self, id: SegmentId) -> Result<(), SegmentError> {
-        self.own.sync_blocking(id)
+        match &self.copies {
+            Some(copies) => copies::sync_blocking(&*self.own, &**copies, id),
+            None => self.own.sync_blocking(id),
+        }
     }
 
     fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
@@ -275,7 +315,9 @@ impl Segments for Stores {
     }
 
     fn release(&self, id: SegmentId, walk: &Walk) -> Result<Quarantined, SegmentError> {
-        self.own.release(id, walk)
+        let released = self.own.release(id, walk)?;
+        self.copies.iter().for_each(|copies| copies.removed(id));
+        Ok(released)
     }
 
     fn punch(&self, id: SegmentId, is_live: &dyn Fn(&Run) -> bool, walk: &Walk) -> Result<Holes, SegmentError> {

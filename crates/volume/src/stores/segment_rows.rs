@@ -6,7 +6,7 @@
 //!                reused, so the row is removed after the file.
 //!             E3 a segment without a row (of an older format, a log of the embedded engine) has the state of its file,
 //!                and its store is the one that created it. Reclaim waits until it has a row.
-//! Locking:    leaf locks; the engine is not called under them, the store's lists are.
+//! Locking:    leaf locks, `unsure` under `known`; the engine is not called under them, the store's lists are.
 //! Not here:   which segments are dead (reclaim), reading from other stores (stores).
 
 use std::collections::{HashMap, HashSet};
@@ -31,6 +31,9 @@ pub(crate) type Rows = Vec<(SegmentId, SegmentRecord)>;
 pub(crate) struct SegmentRows {
     stores: Arc<Stores>,
     known: Mutex<HashMap<SegmentId, SegmentRecord>>,
+    /// Segments whose stores have changed: two commits at once may have written their row in another order than they were noted
+    /// here, so it is written again.
+    unsure: Mutex<HashSet<SegmentId>>,
     /// Segments without references since this commit or an earlier one, which others may still read.
     dead_since: Mutex<HashMap<SegmentId, Cursor>>,
 }
@@ -55,17 +58,25 @@ impl SegmentRows {
         let (start, end) = key::segments_of(stores.number);
         engine.scan(&start, &end, &mut |row| {
             if let (Ok(id), Ok(record)) = (key::parse_segment(row.key), SegmentRecord::decode(row.value)) {
+                stores.knew(id, &record);
                 known.insert(id, record);
             }
             ControlFlow::Continue(())
         })?;
-        let (stores, dead_since) = (Arc::clone(stores), Mutex::default());
-        Ok(SegmentRows { stores, known: Mutex::new(known), dead_since })
+        let (stores, dead_since, unsure) = (Arc::clone(stores), Mutex::default(), Mutex::default());
+        Ok(SegmentRows { stores, known: Mutex::new(known), unsure, dead_since })
     }
 
     /// A commit wrote these rows.
     pub(crate) fn written(&self, rows: Rows) {
-        self.known.lock().extend(rows);
+        let (mut known, mut unsure) = (self.known.lock(), self.unsure.lock());
+        for (id, record) in rows {
+            match known.get(&id).is_some_and(|before| before.stores != record.stores) {
+                true => unsure.insert(id),
+                false => unsure.remove(&id),
+            };
+            known.insert(id, record);
+        }
     }
 
     /// Adds to a draft the rows of own segments that it is the first to refer to.
@@ -74,7 +85,10 @@ impl SegmentRows {
         for write in draft.writes() {
             let Write::Add { key, .. } = write else { continue };
             let Some(id) = key::gained_segment(key).filter(|id| id.0 != 0 && self.stores.is_own(*id)) else { continue };
-            if self.known.lock().contains_key(&id) {
+            let known = self.known.lock().get(&id).cloned();
+            if let Some(record) = known {
+                // A commit names the stores that have its bytes by now.
+                rows.extend(self.with_stores(id, record).map(|record| (id, record)));
                 continue;
             }
             // The referring caller has pinned the segment; maintenance adds a missing row.
@@ -91,7 +105,14 @@ impl SegmentRows {
 
     fn first_row(&self, info: &SegmentInfo, state: SegmentState) -> SegmentRecord {
         let writer = self.stores.processes.session();
-        SegmentRecord { state, kind: info.kind, writer, stores: vec![self.stores.number] }
+        SegmentRecord { state, kind: info.kind, writer, stores: self.stores.stores_of(info.id) }
+    }
+
+    /// The row with the stores that have the segment now; `None` if it names them, or says that the segment goes.
+    fn with_stores(&self, id: SegmentId, record: SegmentRecord) -> Option<SegmentRecord> {
+        let stores = self.stores.stores_of(id);
+        let differs = record.state != SegmentState::Removed && record.stores != stores;
+        differs.then_some(SegmentRecord { stores, ..record })
     }
 
     /// Rows that differ from their files, and segments with a row but without a file: a log that the engine removed, or a
@@ -111,13 +132,20 @@ impl SegmentRows {
         let stale = own.filter_map(|info| {
             let row = known.get(&info.id);
             let state = match row.map(|row| row.state) {
-                Some(SegmentState::Sealed { .. }) => return None,
+                Some(SegmentState::Sealed { .. }) => {
+                    let (now, row) = (self.with_stores(info.id, row?.clone()), row?);
+                    let again = now.or_else(|| self.unsure.lock().contains(&info.id).then(|| row.clone()));
+                    return Some((info.id, again?));
+                }
                 // Its file may not be durable yet (E1), and an active log may be removed as soon as it is folded.
                 Some(SegmentState::Open) | None if info.open => return None,
                 // A file whose removal was not durable exists again; that nothing refers to it must be proven again.
                 None | Some(SegmentState::Open | SegmentState::Removed) => SegmentState::Sealed { len: info.len },
             };
-            let row = row.map_or_else(|| self.first_row(info, state), |row| SegmentRecord { state, ..row.clone() });
+            let row = row.map_or_else(
+                || self.first_row(info, state),
+                |row| SegmentRecord { state, stores: self.stores.stores_of(info.id), ..row.clone() },
+            );
             Some((info.id, row))
         });
         (stale.collect(), gone)

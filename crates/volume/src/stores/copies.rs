@@ -1,0 +1,119 @@
+//! Copies of the own segments at other stores.
+//!
+//! Why:        a disk that is lost takes nothing with it that was acknowledged.
+//! Invariants: O1 what a writer has put into its file is announced before the segment is synced, so a sync waits for its copies.
+//!             O2 a sync returns once as many stores have the bytes as the volume requires; the first commit that refers to them
+//!                names these stores in the segment's row.
+//! Not here:   how bytes are sent and which stores get them (an implementation of the port).
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use margay_segment::{Run, RunWriter, SegmentError, SegmentId, SegmentPin, Segments, StoreNumber, SyncFuture};
+
+/// Bytes that are announced at once while a run is written.
+const ANNOUNCED_BYTES: u64 = 4 << 20;
+
+/// Makes copies of the own segments at other stores.
+pub trait Copies: Send + Sync + Debug {
+    /// The stores that have a segment, as its row says; told once for each at the start.
+    fn knows(&self, id: SegmentId, stores: &[StoreNumber]);
+
+    /// This part of a segment's file is to be copied.
+    fn wrote(&self, id: SegmentId, part: Range<u64>);
+
+    /// Starts copying what was announced; does not wait.
+    fn start(&self, id: SegmentId);
+
+    /// Resolves when enough stores have all that was announced of the segment.
+    fn wait(&self, id: SegmentId) -> SyncFuture<'_>;
+
+    /// As `wait`, blocking this thread.
+    fn wait_blocking(&self, id: SegmentId) -> Result<(), SegmentError>;
+
+    /// The stores that have something of the segment, ascending, the own one among them.
+    fn stores(&self, id: SegmentId) -> Vec<StoreNumber>;
+
+    /// The segment's file was removed.
+    fn removed(&self, id: SegmentId);
+}
+
+/// A run whose bytes are copied.
+#[derive(Debug)]
+pub(super) struct CopiedRun {
+    run: Box<dyn RunWriter>,
+    copies: Arc<dyn Copies>,
+    announced: u64,
+}
+
+impl CopiedRun {
+    pub(super) fn begin(run: Box<dyn RunWriter>, copies: Arc<dyn Copies>) -> CopiedRun {
+        let announced = run.written().start;
+        let mut begun = CopiedRun { run, copies, announced };
+        // The header, so that a copy can be walked past a run that is never finished.
+        begun.announce(1);
+        begun
+    }
+
+    fn announce(&mut self, bytes_min: u64) {
+        let end = self.run.written().end;
+        assert!(self.announced <= end, "what was written of a run does not change");
+        if end - self.announced >= bytes_min {
+            self.copies.wrote(self.run.segment(), self.announced..end);
+            self.announced = end;
+        }
+    }
+}
+
+impl RunWriter for CopiedRun {
+    fn taken(&self) -> u64 {
+        self.run.taken()
+    }
+
+    fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
+        self.run.read(offset, len)
+    }
+
+    fn segment(&self) -> SegmentId {
+        self.run.segment()
+    }
+
+    fn written(&self) -> Range<u64> {
+        self.run.written()
+    }
+
+    fn pin(&self) -> SegmentPin {
+        self.run.pin()
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<(), SegmentError> {
+        self.run.reserve(bytes)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        self.run.write(bytes)?;
+        self.announce(ANNOUNCED_BYTES);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Run, SegmentError> {
+        let run = self.run.end()?;
+        self.announce(1);
+        Ok(run)
+    }
+}
+
+/// A sync of the own store and of the copies, at the same time.
+pub(super) async fn sync(own: &dyn Segments, copies: &dyn Copies, id: SegmentId) -> Result<(), SegmentError> {
+    copies.start(id);
+    own.sync(id).await?;
+    copies.wait(id).await
+}
+
+/// As `sync`, blocking this thread.
+pub(super) fn sync_blocking(own: &dyn Segments, copies: &dyn Copies, id: SegmentId) -> Result<(), SegmentError> {
+    copies.start(id);
+    own.sync_blocking(id)?;
+    copies.wait_blocking(id)
+}
