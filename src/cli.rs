@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod bucket;
 mod clock;
+mod cluster;
 mod config;
 mod dump;
 mod fsck;
@@ -43,6 +44,8 @@ enum Command {
     Status(status::Args),
     /// Show whether expiry and locks trust the machine's clock, or confirm that it is right
     Clock(clock::Args),
+    /// Copies of a volume that several servers share, and its stores
+    Cluster(cluster::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
     /// Send what a mount of a far bucket left in its cache
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
         Command::Sync(args) => mount::run_sync(&args),
         Command::Warm(args) => mount::run_warm(&args),

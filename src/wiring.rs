@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_accounts::fingerprint::CheckedKeys;
 use margay_accounts::identities::SealKey;
 use margay_accounts::{encryption_keys, fingerprint};
-use margay_cluster::{ClusterKey, HttpPeers};
+use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers};
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
@@ -40,6 +40,8 @@ pub struct Storage {
     pub scrubbed: Progress,
     pub compacted: Progress,
     pub backed_up: Progress,
+    /// Of a volume that several servers share.
+    copies: Option<Arc<HttpCopies>>,
     stopping: AtomicBool,
     dir: DataDir,
 }
@@ -112,6 +114,9 @@ impl Storage {
         let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
         let peers = HttpPeers::start(rows.engine(), key.clone()).map_err(|error| fail(&error))?;
         let segments = open_segments(&dir, limits)?;
+        let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
+        let copies = Arc::new(copies);
+        let made = Arc::clone(&copies);
         let storage = Storage::open_rows(
             dir,
             limits,
@@ -119,11 +124,12 @@ impl Storage {
             |dir, known| Ok(encryption_keys::load(&dir.env, &dir.path, known)?),
             |_, engine, options| {
                 options.peers = Some(Arc::new(peers));
+                options.copies = Some(made);
                 options.session_name.address = address;
                 Ok(engine)
             },
         )?;
-        Ok((storage, key))
+        Ok((Storage { copies: Some(copies), ..storage }, key))
     }
 
     /// `above` puts something between the volume and its engine.
@@ -175,6 +181,7 @@ impl Storage {
             scrubbed: Progress::default(),
             compacted: Progress::default(),
             backed_up: Progress::default(),
+            copies: None,
             stopping: AtomicBool::new(false),
             dir,
         })
@@ -212,6 +219,7 @@ impl Storage {
 
     pub fn write_metrics(&self, out: &mut Exposition) {
         self.rows.write_metrics(out);
+        self.copies.iter().for_each(|copies| write_copies(&copies.statistics(), out));
         let infos = self.segments.segments();
         out.family("margay_segments", Kind::Gauge, "Segment files by kind.");
         for (kind, count, _) in by_kind(&infos) {
@@ -254,6 +262,15 @@ impl Storage {
         ];
         for (name, value) in own {
             status[name] = value;
+        }
+        if let Some(copies) = self.copies.as_ref().map(|copies| copies.statistics()) {
+            status["copies"] = json!({
+                "copies": copies.copies,
+                "write": copies.write,
+                "other_stores": copies.stores,
+                "incomplete_segments": copies.incomplete_segments,
+                "refused_writes": copies.refused_writes,
+            });
         }
         status
     }
@@ -317,4 +334,31 @@ fn by_kind(infos: &[SegmentInfo]) -> [(&'static str, u64, u64); 3] {
         let of_kind = || infos.iter().filter(|info| info.kind == kind);
         (kind_name(kind), of_kind().count() as u64, of_kind().map(|info| info.len).sum())
     })
+}
+
+fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
+    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    out.value("margay_copies_wanted", gauge, "Stores that each segment is to be at.", copies.copies);
+    out.value("margay_copies_stores", gauge, "Other stores that copies can be sent to now.", copies.stores);
+    out.value(
+        "margay_copies_incomplete_segments",
+        gauge,
+        "Own segments that are written now, or are at too few stores.",
+        copies.incomplete_segments,
+    );
+    out.value("margay_copies_sent_bytes_total", counter, "Bytes sent to other stores.", copies.sent_bytes);
+    out.value("margay_copies_failed_total", counter, "Batches that a store did not take.", copies.failed_sends);
+    out.value(
+        "margay_copies_repaired_total",
+        counter,
+        "Segments copied again because a copy was missing.",
+        copies.repaired_segments,
+    );
+    out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
+    out.value(
+        "margay_copies_refused_writes_total",
+        counter,
+        "Writes refused because too few stores had them.",
+        copies.refused_writes,
+    );
 }

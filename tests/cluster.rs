@@ -5,115 +5,19 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use margay_client::upstream::{Upstream, Wanted};
-use margay_client::{ClientError, Condition};
 use rustix::process::Signal;
-use tokio::runtime::Runtime;
 
 #[path = "server/fuse.rs"]
 mod fuse;
 #[path = "../crates/postgres/tests/server/mod.rs"]
 mod postgres;
 mod server;
+#[path = "cluster/world.rs"]
+mod world;
 
-use server::far::upstream_of;
-use server::{Server, margay};
-
-/// Longer than bytes that rows hold.
-const BODY_BYTES: usize = 300_000;
-/// What a server that others take for dead needs at most: six beats of a second each, and a look.
-const DEAD_AFTER_MAX: Duration = Duration::from_secs(30);
-
-/// A database, and the folders of servers.
-struct World {
-    postgres: postgres::Server,
-    folder: tempfile::TempDir,
-    runtime: Runtime,
-}
-
-/// A server and a client of it.
-struct Door {
-    server: Server,
-    upstream: Upstream,
-}
-
-fn body(seed: u8) -> Vec<u8> {
-    (0..BODY_BYTES).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
-}
-
-impl World {
-    /// `None`: there is no PostgreSQL here, and that was said.
-    fn new() -> Option<World> {
-        let postgres = postgres::Server::start()?;
-        Some(World { postgres, folder: tempfile::tempdir().unwrap(), runtime: Runtime::new().unwrap() })
-    }
-
-    fn data(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, name: &str, more: &[&str]) -> std::process::Command {
-        let mut command = margay();
-        command.args([
-            "serve",
-            "--address",
-            "127.0.0.1:0",
-            "--admin-address",
-            "127.0.0.1:0",
-            "--store-address",
-            "127.0.0.1:0",
-        ]);
-        command.args(["--metadata", &self.postgres.url(), "--data"]).arg(self.data(name)).args(more);
-        command
-    }
-
-    /// A server gets the keys of the first one, as docs/cluster.md says.
-    fn serve(&self, name: &str, more: &[&str]) -> Door {
-        let data = self.data(name);
-        if name != "one" && !data.exists() {
-            fs::create_dir(&data).unwrap();
-            for file in ["keys", "identity-key", "encryption-keys"] {
-                fs::copy(self.data("one").join(file), data.join(file)).unwrap();
-            }
-        }
-        let mut command = self.command(name, more);
-        command.stderr(fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap());
-        let server = Server::started(command, &data);
-        Door { upstream: upstream_of(&server), server }
-    }
-
-    fn put(&self, door: &Door, key: &str, body: &[u8]) {
-        self.runtime.block_on(door.upstream.put(key, Bytes::copy_from_slice(body), Condition::Always)).unwrap();
-    }
-
-    /// `Ok(None)`: there is no such object.
-    fn get(&self, door: &Door, key: &str) -> Result<Option<Bytes>, ClientError> {
-        let Some(there) = self.runtime.block_on(door.upstream.describe(key))? else { return Ok(None) };
-        let found = self.runtime.block_on(door.upstream.get(key, 0..there.size, Wanted::Any))?;
-        Ok(found.map(|found| found.bytes))
-    }
-
-    /// The server's list of the bucket.
-    fn keys(&self, door: &Door) -> String {
-        door.server.client(&["ls", "--recursive", "s3://bucket"])
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-}
-
-/// Until it is so.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < DEAD_AFTER_MAX, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+use server::Server;
+use world::{World, body, wait_until};
 
 #[test]
 fn what_one_server_takes_the_other_one_gives() {

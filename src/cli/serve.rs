@@ -26,7 +26,6 @@ use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
 use margay_s3::sts::{KeySet, KeySource, Provider};
-use margay_segment::Segments;
 use margay_volume::Volume;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -183,7 +182,7 @@ fn open_storage(
     };
     let address = told_address(&shared.store_address, socket)?;
     let (storage, key) = Storage::open_shared(dir, &settings.storage, &shared.postgres, address)?;
-    let port = StorePort::new(Arc::clone(&storage.segments) as Arc<dyn Segments>, key);
+    let port = StorePort::new(Arc::clone(&storage.segments), key);
     Ok((Arc::new(storage), Some(port)))
 }
 

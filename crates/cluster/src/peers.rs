@@ -26,7 +26,7 @@ use margay_volume::{Peers, StorePlace, store_place};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::key::ClusterKey;
 use crate::question::{
@@ -39,7 +39,9 @@ const THREADS: usize = 2;
 /// A process that takes no connection within this time is not there.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// A whole answer takes so long at most; then its store counts as unreachable.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A store that is not reached is told of at most so often.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often one question is asked: a connection may have ended, or the store may have moved.
 const TRIES_MAX: usize = 3;
 /// Connections to one store that are kept while nobody uses them.
@@ -47,12 +49,14 @@ const IDLE_MAX: usize = 64;
 
 /// All stores of other processes.
 #[derive(Debug)]
-pub struct HttpPeers(Arc<Shared>);
+pub struct HttpPeers(pub(crate) Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    engine: Arc<dyn Engine>,
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
     key: ClusterKey,
+    /// By store: when it was told last that it is not reached, and how often not since.
+    told: Mutex<HashMap<StoreNumber, (Option<Instant>, u64)>>,
     places: Mutex<HashMap<StoreNumber, Arc<Place>>>,
     /// Taken at the end, which does not wait for answers.
     runtime: Option<Runtime>,
@@ -91,7 +95,13 @@ impl HttpPeers {
     /// `engine`: the rows of the volume, which say where stores are.
     pub fn start(engine: Arc<dyn Engine>, key: ClusterKey) -> io::Result<HttpPeers> {
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("peers").enable_all().build()?;
-        Ok(HttpPeers(Arc::new(Shared { engine, key, places: Mutex::default(), runtime: Some(runtime) })))
+        Ok(HttpPeers(Arc::new(Shared {
+            engine,
+            key,
+            told: Mutex::default(),
+            places: Mutex::default(),
+            runtime: Some(runtime),
+        })))
     }
 }
 
@@ -127,8 +137,72 @@ impl Shared {
         }
     }
 
+    /// As `place`, which waits for the rows.
+    async fn place_apart(self: &Arc<Shared>, number: StoreNumber) -> Result<Option<Arc<Place>>, SegmentError> {
+        if let Some(place) = self.places.lock().get(&number) {
+            return Ok(Some(Arc::clone(place)));
+        }
+        let shared = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || shared.place(number)).await;
+        read.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
+    }
+
+    /// Asks a store until it answers; `bytes` follow the question.
+    pub(crate) async fn ask(
+        self: &Arc<Shared>,
+        number: StoreNumber,
+        what: What,
+        bytes: &[u8],
+        time_max: Duration,
+    ) -> Result<Bytes, SegmentError> {
+        assert_eq!(what.bytes_behind(), bytes.len() as u64, "a question says how much follows it");
+        let id = what.segment();
+        let question = Bytes::from([&Question { store: number, what }.encode(), bytes].concat());
+        let signature = base16ct::lower::encode_string(&self.key.sign(&question));
+        let mut why = "no process has it open".to_owned();
+        for _ in 0..TRIES_MAX {
+            let Some(place) = self.place_apart(number).await? else { break };
+            let answer = match timeout(time_max, place.send(question.clone(), &signature)).await {
+                Ok(answer) => answer.map_err(NoAnswer::NotThere),
+                Err(_) => Err(NoAnswer::Silent),
+            };
+            match answer.and_then(|answer| checked(what, answer)) {
+                Ok(bytes) => return Ok(bytes),
+                Err(NoAnswer::Segment(error)) => return Err(error),
+                Err(NoAnswer::NotThere(said)) => {
+                    self.forget(number, &place);
+                    why = format!("{}: {said}", place.of.address);
+                }
+                Err(NoAnswer::Silent) => {
+                    self.forget(number, &place);
+                    why = format!("{}: no answer within {} ms", place.of.address, time_max.as_millis());
+                    break;
+                }
+            }
+        }
+        self.tell_unreachable(number, id, &why);
+        Err(SegmentError::Unreachable(id, number))
+    }
+
+    /// A line in the log for each store that is not reached, and not for each request that it fails.
+    fn tell_unreachable(&self, number: StoreNumber, id: SegmentId, why: &str) {
+        let mut told = self.told.lock();
+        let (at, left_out) = told.entry(number).or_insert((None, 0));
+        if at.is_some_and(|at: Instant| at.elapsed() < TOLD_EVERY) {
+            *left_out += 1;
+            return;
+        }
+        tracing::warn!(store = number.0, segment = id.0, why, left_out, "the store of another process is not reached");
+        (*at, *left_out) = (Some(Instant::now()), 0);
+    }
+
+    /// Lets a task run on the threads of answers.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.as_ref().expect("it ends with its last owner").spawn(task));
+    }
+
     /// Blocks this thread, not those of the answers.
-    fn block<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    pub(crate) fn block<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let runtime = self.runtime.as_ref().expect("it ends with its last owner");
         runtime.spawn(async move { drop(sender.send(task.await)) });
@@ -156,10 +230,10 @@ impl Place {
         Ok(sender)
     }
 
-    async fn send(&self, question: Vec<u8>, signature: &str) -> Result<Response<Bytes>, String> {
+    async fn send(&self, question: Bytes, signature: &str) -> Result<Response<Bytes>, String> {
         let mut connection = self.connection().await?;
         let request = Request::post(PATH).header(header::HOST, &self.of.address).header(SIGNATURE, signature);
-        let request = request.body(Full::new(Bytes::from(question))).map_err(|error| error.to_string())?;
+        let request = request.body(Full::new(question)).map_err(|error| error.to_string())?;
         let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
         let (parts, body): (_, Incoming) = response.into_parts();
         let body = Limited::new(body, READ_BYTES_MAX as usize).collect().await.map_err(|error| error.to_string())?;
@@ -173,36 +247,9 @@ impl Place {
 
 impl HttpStore {
     fn ask(&self, what: What) -> Result<Bytes, SegmentError> {
-        let (id, number, shared) = (what.segment(), self.number, &self.shared);
-        let question = Question { store: number, what }.encode();
-        let signature = base16ct::lower::encode_string(&shared.key.sign(&question));
-        let mut why = "no process has it open".to_owned();
-        for _ in 0..TRIES_MAX {
-            let Some(place) = shared.place(number)? else { break };
-            let (asked, question, signature) = (Arc::clone(&place), question.clone(), signature.clone());
-            let answer = shared.block(async move {
-                match timeout(ANSWER_TIME_MAX, asked.send(question, &signature)).await {
-                    Ok(answer) => answer.map_err(NoAnswer::NotThere),
-                    Err(_) => Err(NoAnswer::Silent),
-                }
-            });
-            let ended = || Err(NoAnswer::NotThere("the threads of answers have ended".to_owned()));
-            match answer.unwrap_or_else(ended).and_then(|answer| checked(what, answer)) {
-                Ok(bytes) => return Ok(bytes),
-                Err(NoAnswer::Segment(error)) => return Err(error),
-                Err(NoAnswer::NotThere(said)) => {
-                    shared.forget(number, &place);
-                    why = format!("{}: {said}", place.of.address);
-                }
-                Err(NoAnswer::Silent) => {
-                    shared.forget(number, &place);
-                    why = format!("{}: no answer within {} s", place.of.address, ANSWER_TIME_MAX.as_secs());
-                    break;
-                }
-            }
-        }
-        tracing::warn!(store = number.0, segment = id.0, why, "the store of another process is not reached");
-        Err(SegmentError::Unreachable(id, number))
+        let (shared, number) = (Arc::clone(&self.shared), self.number);
+        let asked = self.shared.block(async move { shared.ask(number, what, &[], ANSWER_TIME_MAX).await });
+        asked.unwrap_or_else(|| Err(SegmentError::Unreachable(what.segment(), number)))
     }
 }
 

@@ -12,23 +12,23 @@ use http_body_util::{BodyExt, Limited};
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler};
-use margay_segment::{SegmentError, Segments};
+use margay_segment::{SegmentError, Store};
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, REFUSED, SIGNATURE, What,
-    encode_state,
+    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, REFUSED, SIGNATURE,
+    WRITE_BYTES_MAX, What, encode_state,
 };
 
 /// The handler of the port.
 #[derive(Clone, Debug)]
 pub struct StorePort {
-    own: Arc<dyn Segments>,
+    own: Arc<Store>,
     key: ClusterKey,
 }
 
 impl StorePort {
-    pub fn new(own: Arc<dyn Segments>, key: ClusterKey) -> StorePort {
+    pub fn new(own: Arc<Store>, key: ClusterKey) -> StorePort {
         StorePort { own, key }
     }
 
@@ -44,19 +44,27 @@ impl StorePort {
         let Some(signature) = signature else {
             return failure(StatusCode::FORBIDDEN, REFUSED, "no signature");
         };
-        let body = match Limited::new(body, QUESTION_BYTES).collect().await {
+        let body = match Limited::new(body, QUESTION_BYTES + WRITE_BYTES_MAX as usize).collect().await {
             Ok(body) => body.to_bytes(),
             Err(_) => return failure(StatusCode::BAD_REQUEST, REFUSED, "this is no question"),
         };
         if !self.key.is_of(&signature, &body) {
             return failure(StatusCode::FORBIDDEN, REFUSED, "signed with the key of another volume");
         }
-        let Some(question) = Question::decode(&body) else {
+        let (question, bytes) =
+            (body.slice(..body.len().min(QUESTION_BYTES)), body.slice(body.len().min(QUESTION_BYTES)..));
+        let is_whole = |question: &Question| question.what.bytes_behind() == bytes.len() as u64;
+        let Some(question) = Question::decode(&question).filter(is_whole) else {
             return failure(StatusCode::BAD_REQUEST, REFUSED, "this is no question, or one of a newer program");
         };
         let own = Arc::clone(&self.own);
-        let asked = tokio::task::spawn_blocking(move || ask(&*own, question)).await;
-        match asked {
+        let answered = tokio::task::spawn_blocking(move || answer_to(&own, question, &bytes)).await;
+        let answered = match (answered, question.what) {
+            // Syncs are shared, and wait without a thread.
+            (Ok(Ok(bytes)), What::Write { id, durably: true, .. }) => Ok(self.own.sync(id).await.map(|()| bytes)),
+            (answered, _) => answered,
+        };
+        match answered {
             Ok(Ok(bytes)) => whole(bytes),
             Ok(Err(error)) => failed(&error),
             Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, "panic", &error.to_string()),
@@ -71,8 +79,9 @@ impl Handler for StorePort {
     }
 }
 
-fn ask(own: &dyn Segments, question: Question) -> Result<Bytes, SegmentError> {
-    let (number, segment) = (own.name().number, question.what.segment());
+fn answer_to(own: &Store, question: Question, bytes: &[u8]) -> Result<Bytes, SegmentError> {
+    let (name, segment) = (own.name(), question.what.segment());
+    let number = name.number;
     if number != question.store {
         return Err(SegmentError::Unreachable(segment, question.store));
     }
@@ -80,6 +89,12 @@ fn ask(own: &dyn Segments, question: Question) -> Result<Bytes, SegmentError> {
         What::Read { extent, skip, len } => own.read(&extent, skip, len),
         What::Verify(extent) => own.verify(&extent).map(|()| Bytes::new()),
         What::State(id) => own.state(id).map(|info| encode_state(&info).into()),
+        What::Write { id, kind, offset, .. } => {
+            own.write_copy(id, kind, offset, bytes)?;
+            Ok(Bytes::copy_from_slice(&name.generation.to_be_bytes()))
+        }
+        What::Seal(id) => own.seal_copy(id).map(|()| Bytes::new()),
+        What::Remove(id) => own.remove_copy(id).map(|()| Bytes::new()),
     }
 }
 
@@ -96,7 +111,7 @@ fn failed(error: &SegmentError) -> Response<ResponseBody> {
         SegmentError::Missing(_) => failure(StatusCode::NOT_FOUND, MISSING, &said),
         SegmentError::Unreachable(..) => failure(StatusCode::NOT_FOUND, OTHER_STORE, &said),
         SegmentError::Corrupt { .. } => failure(StatusCode::INTERNAL_SERVER_ERROR, CORRUPT, &said),
-        SegmentError::Full | SegmentError::Poisoned(_) | SegmentError::Io(_) => {
+        SegmentError::Full | SegmentError::TooFewCopies(..) | SegmentError::Poisoned(_) | SegmentError::Io(_) => {
             failure(StatusCode::INTERNAL_SERVER_ERROR, "failed", &said)
         }
     }

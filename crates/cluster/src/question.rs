@@ -1,9 +1,11 @@
 //! What one process asks another one about its store, and the answers.
 //!
 //! Layout:     a question: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
-//!             run, skip and length of the extent, skip and length of what is read. The answer to a read has the bytes, with
-//!             their CRC-32C in a header; to a state kind, length and whether it is open, a byte, eight and one.
-//! Invariants: Q1 a question has one length, so nothing behind it is overlooked.
+//!             run, skip and length of the extent, skip and length of what is read. To write, the run is where the bytes go and
+//!             how many follow the question; its checksum is the kind of the segment, and the skip 1 if they are to be durable.
+//!             The answer to a read has the bytes, with their CRC-32C in a header; to a state kind, length and whether it is
+//!             open, a byte, eight and one; to a write the generation of the store, eight bytes.
+//! Invariants: Q1 a question has one length, with as many bytes behind it as it says, so nothing is overlooked.
 
 use margay_segment::{Extent, Kind, Run, SegmentId, SegmentInfo, StoreNumber};
 
@@ -19,6 +21,8 @@ pub(crate) const MISSING: &str = "missing";
 pub(crate) const CORRUPT: &str = "corrupt";
 pub(crate) const OTHER_STORE: &str = "other-store";
 pub(crate) const REFUSED: &str = "refused";
+/// Longest write that is one question, in bytes.
+pub(crate) const WRITE_BYTES_MAX: u64 = 4 << 20;
 /// Longest read that is one question, in bytes.
 pub(crate) const READ_BYTES_MAX: u64 = 4 << 20;
 
@@ -29,16 +33,42 @@ const STATE_BYTES: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Read { extent: Extent, skip: u64, len: u64 },
+    Read {
+        extent: Extent,
+        skip: u64,
+        len: u64,
+    },
     Verify(Extent),
     State(SegmentId),
+    /// So many bytes, which follow the question, go into a copy.
+    Write {
+        id: SegmentId,
+        kind: Kind,
+        offset: u64,
+        len: u64,
+        durably: bool,
+    },
+    /// Nothing is added to a copy any more.
+    Seal(SegmentId),
+    /// A copy is needed no more.
+    Remove(SegmentId),
 }
 
 impl What {
     pub(crate) fn segment(&self) -> SegmentId {
         match self {
             What::Read { extent, .. } | What::Verify(extent) => extent.run.segment,
-            What::State(id) => *id,
+            What::State(id) | What::Write { id, .. } | What::Seal(id) | What::Remove(id) => *id,
+        }
+    }
+}
+
+impl What {
+    /// Bytes that follow the question.
+    pub(crate) fn bytes_behind(&self) -> u64 {
+        match self {
+            What::Write { len, .. } => *len,
+            _ => 0,
         }
     }
 }
@@ -57,6 +87,12 @@ impl Question {
             What::Read { extent, skip, len } => (0, extent, skip, len),
             What::Verify(extent) => (1, extent, 0, 0),
             What::State(segment) => (2, none(segment), 0, 0),
+            What::Write { id, kind, offset, len, durably } => {
+                let run = Run { segment: id, offset, len, crc: kind_number(kind).into() };
+                (3, Extent { run, skip: 0, len }, durably.into(), 0)
+            }
+            What::Seal(segment) => (4, none(segment), 0, 0),
+            What::Remove(segment) => (5, none(segment), 0, 0),
         };
         let Extent { run, skip: extent_skip, len: extent_len } = extent;
         let mut bytes = vec![VERSION, kind];
@@ -91,19 +127,37 @@ impl Question {
             0 if len <= READ_BYTES_MAX => What::Read { extent, skip, len },
             1 => What::Verify(extent),
             2 => What::State(run.segment),
+            3 if run_len <= WRITE_BYTES_MAX && skip <= 1 => {
+                let kind = u8::try_from(run.crc).ok().and_then(kind_of)?;
+                What::Write { id: run.segment, kind, offset, len: run_len, durably: skip == 1 }
+            }
+            4 => What::Seal(run.segment),
+            5 => What::Remove(run.segment),
             _ => return None,
         };
         is_right.then_some(Question { store: StoreNumber(u16::try_from(store).ok()?), what })
     }
 }
 
-pub(crate) fn encode_state(info: &SegmentInfo) -> Vec<u8> {
-    let kind = match info.kind {
+fn kind_number(kind: Kind) -> u8 {
+    match kind {
         Kind::Log => 0,
         Kind::Pack => 1,
         Kind::Raw => 2,
-    };
-    let mut bytes = vec![kind];
+    }
+}
+
+fn kind_of(number: u8) -> Option<Kind> {
+    Some(match number {
+        0 => Kind::Log,
+        1 => Kind::Pack,
+        2 => Kind::Raw,
+        _ => return None,
+    })
+}
+
+pub(crate) fn encode_state(info: &SegmentInfo) -> Vec<u8> {
+    let mut bytes = vec![kind_number(info.kind)];
     bytes.extend_from_slice(&info.len.to_be_bytes());
     bytes.push(info.open.into());
     bytes
@@ -112,13 +166,7 @@ pub(crate) fn encode_state(info: &SegmentInfo) -> Vec<u8> {
 pub(crate) fn decode_state(id: SegmentId, bytes: &[u8]) -> Option<SegmentInfo> {
     let bytes: &[u8; STATE_BYTES] = bytes.try_into().ok()?;
     let [kind, len @ .., open] = *bytes;
-    let kind = match kind {
-        0 => Kind::Log,
-        1 => Kind::Pack,
-        2 => Kind::Raw,
-        _ => return None,
-    };
-    Some(SegmentInfo { id, kind, len: u64::from_be_bytes(len), open: open != 0 })
+    Some(SegmentInfo { id, kind: kind_of(kind)?, len: u64::from_be_bytes(len), open: open != 0 })
 }
 
 #[cfg(test)]
@@ -129,7 +177,16 @@ mod tests {
     fn questions_and_states_come_back_and_others_are_none() {
         let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
         let extent = Extent { run, skip: 10, len: 90 };
-        for what in [What::Read { extent, skip: 1, len: 89 }, What::Verify(extent), What::State(run.segment)] {
+        let (id, kind) = (run.segment, Kind::Raw);
+        for what in [
+            What::Read { extent, skip: 1, len: 89 },
+            What::Verify(extent),
+            What::State(id),
+            What::Write { id, kind, offset: 1 << 40, len: WRITE_BYTES_MAX, durably: true },
+            What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false },
+            What::Seal(id),
+            What::Remove(id),
+        ] {
             let question = Question { store: StoreNumber(7), what };
             let bytes = question.encode();
             assert_eq!(bytes.len(), QUESTION_BYTES);
@@ -148,6 +205,8 @@ mod tests {
             let question = Question { store: StoreNumber(7), what: What::Read { extent, skip, len } };
             assert_eq!(Question::decode(&question.encode()), None, "{question:?}");
         }
+        let write = What::Write { id, kind, offset: 0, len: WRITE_BYTES_MAX + 1, durably: false };
+        assert_eq!(Question::decode(&Question { store: StoreNumber(7), what: write }.encode()), None);
         for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
             let info = SegmentInfo { id: run.segment, kind, len: 1 << 33, open: kind == Kind::Pack };
             let back = decode_state(run.segment, &encode_state(&info));

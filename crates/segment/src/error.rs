@@ -18,6 +18,9 @@ pub enum SegmentError {
     /// It may exist: its store does not answer.
     #[error("segment {0:?} is in store {number}, which cannot be reached", number = .1.0)]
     Unreachable(SegmentId, StoreNumber),
+    /// Too few stores have the bytes: what was written is not acknowledged.
+    #[error("segment {0:?} has too few copies: {1}")]
+    TooFewCopies(SegmentId, String),
     /// A sync failed earlier; data can be read but not written until a restart.
     #[error("data is read-only after a storage fault: {0}")]
     Poisoned(String),

@@ -113,8 +113,8 @@ impl Store {
         Ok(self.folder.segment(id)?.info())
     }
 
-    /// As `state`, for segments outside quarantine.
-    pub(crate) fn listed(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+    /// As `state`, but one in quarantine is `Missing` and stays there.
+    pub fn listed(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
         Ok(self.folder.listed(id)?.info())
     }
 

@@ -27,7 +27,9 @@ impl From<SegmentError> for Error {
             SegmentError::Full => Error::Full,
             SegmentError::Poisoned(why) => Error::ReadOnly(why),
             SegmentError::Io(error) => Error::Io(error),
-            error @ SegmentError::Unreachable(..) => Error::Io(std::io::Error::other(error)),
+            error @ (SegmentError::Unreachable(..) | SegmentError::TooFewCopies(..)) => {
+                Error::Io(std::io::Error::other(error))
+            }
             error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_)) => Error::Corrupt(error.to_string()),
         }
     }

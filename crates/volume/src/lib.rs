@@ -71,13 +71,16 @@ pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
-pub use margay_rows::record::{Fingerprints, KeyFile};
+pub use margay_rows::record::{Copies as CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState};
 pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::Lease;
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
+pub use stores::{
+    KnownSegment, KnownStore, change_copies, has_copy, known_stores, read_copies, rename_stores, segments_made_by,
+};
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{
     BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,

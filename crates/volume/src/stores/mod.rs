@@ -13,6 +13,7 @@ pub(crate) use self::segment_rows::{DraftedRows, Rows, SegmentRows};
 
 mod attach;
 mod copies;
+mod copy_rows;
 mod place;
 mod processes;
 mod readers;
@@ -32,6 +33,9 @@ use margay_segment::{
 pub(crate) use self::attach::NotAttached;
 use self::copies::CopiedRun;
 pub use self::copies::Copies;
+pub use self::copy_rows::{
+    KnownSegment, KnownStore, change_copies, has_copy, known_stores, read_copies, rename_stores, segments_made_by,
+};
 pub use self::place::{StorePlace, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
@@ -232,7 +236,8 @@ impl Segments for Stores {
     fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
         // If the bytes are not here, the blocking read asks other stores.
         match self.store(extent.run.segment.made_by()).map(|store| store.read_cached(extent, skip, len)) {
-            None | Some(Err(SegmentError::Missing(_) | SegmentError::Unreachable(..))) => Ok(None),
+            None => Ok(None),
+            Some(Err(error)) if may_be_elsewhere(&error) => Ok(None),
             Some(read) => read,
         }
     }

@@ -1,0 +1,279 @@
+//! Copies of the own segments at the stores of other processes.
+//!
+//! Why:        a disk that is lost takes nothing with it that was acknowledged (N copies, of which W are waited for).
+//! Example:    3 copies, 2 waited for: a run is in the own file and was sent to two other stores; its commit waits for the own disk
+//!             and for the faster one of the two.
+//! Layout:     `segment` is what was written to one segment and who has it, `send` one store's part of it, `targets` which stores may
+//!             be asked, `upkeep` what nobody waits for: copies that are missing, copies that nobody needs.
+//! Invariants: C1 what counts as copied is durable in the file of another store's process.
+//!             C2 the bytes that are sent are those of the own file, so a copy is the same file.
+//!             C3 a store that fails is replaced for each segment that waits for it; it gets the segment whole, or not at all.
+//! Locking:    leaf locks, the state of a segment under none; nothing is sent and no row is read under them.
+//! Durability: `wait` after the sync of the own file; a run is acknowledged only then.
+//! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
+
+mod segment;
+mod send;
+mod targets;
+mod upkeep;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use margay_segment::{SegmentError, SegmentId, Store, StoreNumber, SyncFuture};
+use margay_volume::Copies;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use self::segment::{Copied, Count};
+use self::targets::Targets;
+use self::upkeep::Upkeep;
+use crate::peers::{HttpPeers, Shared};
+
+/// A store that has not answered for so long is joined by another one, if there is one.
+const JOINED_AFTER: Duration = Duration::from_secs(1);
+/// While too few stores can be reached, a write waits so long for one to come back.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// A write waits so long at most.
+const WAIT_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often a write that waits looks for other stores.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Makes copies, over HTTP. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct HttpCopies {
+    inner: Arc<Inner>,
+    upkeep: Option<(Arc<Upkeep>, JoinHandle<()>)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    peers: Arc<Shared>,
+    own: Arc<Store>,
+    targets: Targets,
+    /// Segments that are written, and those whose copies are not complete.
+    segments: Mutex<HashMap<SegmentId, Arc<Copied>>>,
+    /// The other stores that have something of an own segment.
+    stores: Mutex<HashMap<SegmentId, BTreeSet<StoreNumber>>>,
+    counters: Counters,
+}
+
+/// Since the start.
+#[derive(Debug, Default)]
+struct Counters {
+    sent_bytes: AtomicU64,
+    failed_sends: AtomicU64,
+    repaired: AtomicU64,
+    removed: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// For metrics and the status page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyStatistics {
+    /// Stores that each segment is to be at, and those that a write waits for.
+    pub copies: u8,
+    pub write: u8,
+    /// Other stores that can be asked now.
+    pub stores: u64,
+    /// Own segments that are at fewer stores than that, those that are being written among them.
+    pub incomplete_segments: u64,
+    pub sent_bytes: u64,
+    pub failed_sends: u64,
+    /// Copies of whole segments that were made because one was missing.
+    pub repaired_segments: u64,
+    /// Copies that no row named any more.
+    pub removed_copies: u64,
+    /// Writes that were refused because too few stores had them.
+    pub refused_writes: u64,
+}
+
+impl HttpCopies {
+    /// `own`: the store whose segments are copied, and which has copies of others.
+    pub fn start(peers: &HttpPeers, own: Arc<Store>) -> io::Result<HttpCopies> {
+        let inner = Arc::new(Inner {
+            peers: Arc::clone(&peers.0),
+            own,
+            targets: Targets::default(),
+            segments: Mutex::default(),
+            stores: Mutex::default(),
+            counters: Counters::default(),
+        });
+        // The volume is not attached yet, so no own segment is written before the first look.
+        inner.targets.look(&inner).map_err(|error| io::Error::other(error.to_string()))?;
+        let (upkeep, thread) = Upkeep::start(Arc::clone(&inner))?;
+        Ok(HttpCopies { inner, upkeep: Some((upkeep, thread)) })
+    }
+
+    pub fn statistics(&self) -> CopyStatistics {
+        let (inner, counters) = (&*self.inner, &self.inner.counters);
+        let numbers = inner.targets.numbers();
+        let incomplete = inner.segments.lock().len() as u64;
+        CopyStatistics {
+            copies: numbers.copies,
+            write: numbers.write,
+            stores: inner.targets.usable(&[]).len() as u64,
+            incomplete_segments: if numbers.copies > 1 { incomplete } else { 0 },
+            sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
+            failed_sends: counters.failed_sends.load(Ordering::Relaxed),
+            repaired_segments: counters.repaired.load(Ordering::Relaxed),
+            removed_copies: counters.removed.load(Ordering::Relaxed),
+            refused_writes: counters.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for HttpCopies {
+    fn drop(&mut self) {
+        if let Some((upkeep, thread)) = self.upkeep.take() {
+            upkeep.end();
+            // The panic was already reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Inner {
+    fn own_number(&self) -> StoreNumber {
+        self.own.name().number
+    }
+
+    fn copied(&self, id: SegmentId) -> Option<Arc<Copied>> {
+        self.segments.lock().get(&id).cloned()
+    }
+
+    /// Another store has something of the segment, durably.
+    fn note_copy(&self, id: SegmentId, store: StoreNumber) {
+        self.stores.lock().entry(id).or_default().insert(store);
+    }
+
+    fn forget_copy(&self, id: SegmentId, store: StoreNumber) {
+        if let Some(stores) = self.stores.lock().get_mut(&id) {
+            stores.remove(&store);
+        }
+    }
+
+    /// Finds stores for a segment until so many are sent to, lets those that have failed try again when they are there again, and
+    /// sends what they lack.
+    fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize) {
+        let is_usable = |store: StoreNumber| self.targets.is_usable(store);
+        copied.revive(&is_usable);
+        while copied.count().sending < wanted {
+            let Some(store) = self.targets.choose(copied.id, &copied.tried()) else { break };
+            copied.join(store);
+        }
+        for store in copied.behind() {
+            self.peers.spawn(send::send(Arc::clone(self), Arc::clone(copied), store));
+        }
+    }
+
+    async fn wait(self: Arc<Inner>, id: SegmentId) -> Result<(), SegmentError> {
+        let numbers = self.targets.numbers();
+        let Some(copied) = self.copied(id).filter(|_| numbers.write > 1) else { return Ok(()) };
+        let (others, needed) = (usize::from(numbers.copies) - 1, usize::from(numbers.write) - 1);
+        let (target, begun) = (copied.parts(), Instant::now());
+        loop {
+            let changed = copied.changed.listen();
+            let count = copied.count_of(target);
+            if count.have >= needed {
+                return Ok(());
+            }
+            let waited = begun.elapsed();
+            let joined = if waited >= JOINED_AFTER { 1 } else { 0 };
+            self.push(&copied, others + joined);
+            let count = copied.count_of(target);
+            let is_hopeless = count.have + count.sending_behind < needed && waited >= PATIENCE;
+            if is_hopeless || waited >= WAIT_TIME_MAX {
+                return Err(self.refused(&copied, count));
+            }
+            // Another store may be there by now; a change ends the wait early.
+            drop(timeout(LOOK_EVERY, changed).await);
+        }
+    }
+
+    fn refused(&self, copied: &Copied, count: Count) -> SegmentError {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let numbers = self.targets.numbers();
+        let said = format!(
+            "{} of the {} stores that a write waits for have it; {}",
+            count.have + 1,
+            numbers.write,
+            match copied.failures() {
+                none if none.is_empty() => "no other store can be reached".to_owned(),
+                failures => failures,
+            }
+        );
+        SegmentError::TooFewCopies(copied.id, said)
+    }
+}
+
+impl Copies for HttpCopies {
+    fn knows(&self, id: SegmentId, stores: &[StoreNumber]) {
+        let own = self.inner.own_number();
+        let others = stores.iter().filter(|store| **store != own).copied();
+        self.inner.stores.lock().entry(id).or_default().extend(others);
+    }
+
+    fn wrote(&self, id: SegmentId, part: Range<u64>) {
+        if self.inner.targets.numbers().copies < 2 {
+            return;
+        }
+        let kind = match self.inner.own.listed(id) {
+            Ok(info) => info.kind,
+            Err(error) => return tracing::error!(segment = ?id, %error, "a segment that is being written is not there"),
+        };
+        let copied = {
+            let mut segments = self.inner.segments.lock();
+            Arc::clone(segments.entry(id).or_insert_with(|| Arc::new(Copied::new(id, kind))))
+        };
+        copied.wrote(part);
+    }
+
+    fn start(&self, id: SegmentId) {
+        let numbers = self.inner.targets.numbers();
+        if let Some(copied) = self.inner.copied(id).filter(|_| numbers.copies > 1) {
+            self.inner.push(&copied, usize::from(numbers.copies) - 1);
+        }
+    }
+
+    fn wait(&self, id: SegmentId) -> SyncFuture<'_> {
+        // Time is told by the runtime of whoever waits, which may have none.
+        let (inner, (sender, answer)) = (Arc::clone(&self.inner), tokio::sync::oneshot::channel());
+        if inner.copied(id).is_none() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.inner.peers.spawn(async move { drop(sender.send(inner.wait(id).await)) });
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(ended(id))) })
+    }
+
+    fn wait_blocking(&self, id: SegmentId) -> Result<(), SegmentError> {
+        let inner = Arc::clone(&self.inner);
+        if inner.copied(id).is_none() {
+            return Ok(());
+        }
+        self.inner.peers.block(inner.wait(id)).unwrap_or_else(|| Err(ended(id)))
+    }
+
+    fn stores(&self, id: SegmentId) -> Vec<StoreNumber> {
+        let mut all = self.inner.stores.lock().get(&id).cloned().unwrap_or_default();
+        all.insert(self.inner.own_number());
+        all.into_iter().collect()
+    }
+
+    fn removed(&self, id: SegmentId) {
+        self.inner.segments.lock().remove(&id);
+        let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
+        for store in stores {
+            self.inner.peers.spawn(send::remove(Arc::clone(&self.inner), id, store));
+        }
+    }
+}
+
+fn ended(id: SegmentId) -> SegmentError {
+    SegmentError::TooFewCopies(id, "the process ends".to_owned())
+}

@@ -1,0 +1,223 @@
+//! What was written to one segment, and which stores have it.
+//!
+//! Invariants: S1 a store has a beginning of the parts: they are sent in their order.
+//!             S2 a store is sent to by one task at a time.
+//! Locking:    `state` is a leaf.
+//! Not here:   sending (send), how many stores there are to be (copies).
+
+use std::ops::Range;
+
+use event_listener::Event;
+use margay_segment::{Kind, SegmentId, StoreNumber};
+use parking_lot::Mutex;
+
+#[derive(Debug)]
+pub(super) struct Copied {
+    pub(super) id: SegmentId,
+    pub(super) kind: Kind,
+    state: Mutex<State>,
+    /// A store has more, or has failed.
+    pub(super) changed: Event,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Parts of the file, in the order in which they were written.
+    parts: Vec<Range<u64>>,
+    copies: Vec<OneCopy>,
+}
+
+#[derive(Debug)]
+struct OneCopy {
+    store: StoreNumber,
+    /// So many of the parts are durable there.
+    has: usize,
+    is_sending: bool,
+    /// Why nothing is sent.
+    failure: Option<String>,
+}
+
+/// Stores of a segment, the own one apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    /// That have all.
+    pub(super) have: usize,
+    /// That have all or are sent to.
+    pub(super) sending: usize,
+    /// That are sent to and have not all.
+    pub(super) sending_behind: usize,
+}
+
+/// What is to be sent.
+pub(super) struct Lacking {
+    pub(super) parts: Vec<Range<u64>>,
+    /// The store has so many of the parts then.
+    pub(super) until: usize,
+}
+
+impl Copied {
+    pub(super) fn new(id: SegmentId, kind: Kind) -> Copied {
+        Copied { id, kind, state: Mutex::default(), changed: Event::new() }
+    }
+
+    /// A segment that is written no more, of which these stores have all.
+    pub(super) fn whole(id: SegmentId, kind: Kind, len: u64, stores: impl Iterator<Item = StoreNumber>) -> Copied {
+        let part = 0..len;
+        let copies = stores.map(|store| OneCopy { store, has: 1, is_sending: false, failure: None }).collect();
+        Copied { id, kind, state: Mutex::new(State { parts: vec![part], copies }), changed: Event::new() }
+    }
+
+    pub(super) fn wrote(&self, part: Range<u64>) {
+        let mut state = self.state.lock();
+        // What was there before copies were made, and the header of the file, go with the first part.
+        let start = if state.parts.is_empty() { 0 } else { part.start };
+        state.parts.push(start..part.end);
+    }
+
+    pub(super) fn parts(&self) -> usize {
+        self.state.lock().parts.len()
+    }
+
+    pub(super) fn count(&self) -> Count {
+        self.count_of(self.parts())
+    }
+
+    /// Of those that have the first parts.
+    pub(super) fn count_of(&self, parts: usize) -> Count {
+        let mut count = Count::default();
+        for copy in &self.state.lock().copies {
+            let (has, sends) = (copy.has >= parts, copy.failure.is_none());
+            count.have += usize::from(has);
+            count.sending += usize::from(sends);
+            count.sending_behind += usize::from(sends && !has);
+        }
+        count
+    }
+
+    /// Stores that were chosen, whatever became of them.
+    pub(super) fn tried(&self) -> Vec<StoreNumber> {
+        self.state.lock().copies.iter().map(|copy| copy.store).collect()
+    }
+
+    pub(super) fn join(&self, store: StoreNumber) {
+        let mut state = self.state.lock();
+        if state.copies.iter().all(|copy| copy.store != store) {
+            state.copies.push(OneCopy { store, has: 0, is_sending: false, failure: None });
+        }
+    }
+
+    /// Sends again to stores that had failed.
+    pub(super) fn revive(&self, is_usable: &dyn Fn(StoreNumber) -> bool) {
+        for copy in &mut self.state.lock().copies {
+            if copy.failure.is_some() && is_usable(copy.store) {
+                copy.failure = None;
+            }
+        }
+    }
+
+    /// Stores that lack something and that nobody sends to; the caller does (S2).
+    pub(super) fn behind(&self) -> Vec<StoreNumber> {
+        let mut state = self.state.lock();
+        let parts = state.parts.len();
+        let behind = state.copies.iter_mut().filter(|copy| !copy.is_sending && copy.failure.is_none());
+        let behind = behind.filter(|copy| copy.has < parts).map(|copy| {
+            copy.is_sending = true;
+            copy.store
+        });
+        behind.collect()
+    }
+
+    /// `None`: it has all, and the caller sends no more.
+    pub(super) fn lacking(&self, store: StoreNumber) -> Option<Lacking> {
+        let mut state = self.state.lock();
+        let until = state.parts.len();
+        let copy = state.copies.iter_mut().find(|copy| copy.store == store)?;
+        assert!(copy.is_sending && copy.has <= until, "S1, S2");
+        if copy.has == until {
+            copy.is_sending = false;
+            return None;
+        }
+        let has = copy.has;
+        Some(Lacking { parts: joined(&state.parts[has..]), until })
+    }
+
+    pub(super) fn has(&self, store: StoreNumber, until: usize) {
+        self.change(store, |copy| {
+            assert!(copy.has <= until, "S1");
+            copy.has = until;
+        });
+    }
+
+    pub(super) fn failed(&self, store: StoreNumber, why: String) {
+        self.change(store, |copy| (copy.is_sending, copy.failure) = (false, Some(why)));
+    }
+
+    fn change(&self, store: StoreNumber, change: impl FnOnce(&mut OneCopy)) {
+        if let Some(copy) = self.state.lock().copies.iter_mut().find(|copy| copy.store == store) {
+            change(copy);
+        }
+        self.changed.notify(usize::MAX);
+    }
+
+    /// Which stores fail, and why.
+    pub(super) fn failures(&self) -> String {
+        let state = self.state.lock();
+        let failed = state.copies.iter().filter_map(|copy| Some((copy.store.0, copy.failure.as_ref()?)));
+        let failed: Vec<String> = failed.map(|(store, why)| format!("store {store}: {why}")).collect();
+        failed.join("; ")
+    }
+}
+
+/// Parts that follow one another as one.
+fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut parts: Vec<Range<u64>> = parts.iter().filter(|part| !part.is_empty()).cloned().collect();
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for part in parts {
+        match all.last_mut().filter(|last| last.end >= part.start) {
+            Some(last) => last.end = last.end.max(part.end),
+            None => all.push(part),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: StoreNumber = StoreNumber(1);
+    const TWO: StoreNumber = StoreNumber(2);
+
+    #[test]
+    fn a_store_has_what_it_was_sent_and_one_that_failed_goes_on_where_it_was() {
+        let copied = Copied::new(SegmentId(7), Kind::Pack);
+        copied.wrote(64..100);
+        copied.join(ONE);
+        copied.join(TWO);
+        copied.join(TWO);
+        assert_eq!(copied.behind(), [ONE, TWO]);
+        assert!(copied.behind().is_empty(), "one task sends to a store");
+        let lacking = copied.lacking(ONE).unwrap();
+        // The header goes with the first part.
+        assert_eq!((lacking.parts, lacking.until), (vec![0..100], 1));
+        copied.wrote(100..120);
+        copied.wrote(200..210);
+        copied.has(ONE, 1);
+        assert_eq!(copied.count(), Count { have: 0, sending: 2, sending_behind: 2 });
+        assert_eq!(copied.count_of(1), Count { have: 1, sending: 2, sending_behind: 1 });
+        copied.failed(TWO, "gone".to_owned());
+        assert_eq!(copied.count(), Count { have: 0, sending: 1, sending_behind: 1 });
+        assert_eq!(copied.failures(), "store 2: gone");
+        let lacking = copied.lacking(ONE).unwrap();
+        assert_eq!((lacking.parts, lacking.until), (vec![100..120, 200..210], 3));
+        copied.has(ONE, 3);
+        assert!(copied.lacking(ONE).is_none());
+        copied.revive(&|_| false);
+        assert!(copied.behind().is_empty());
+        copied.revive(&|store| store == TWO);
+        assert_eq!(copied.behind(), [TWO]);
+        assert_eq!(copied.lacking(TWO).unwrap().parts, [0..120, 200..210]);
+        assert_eq!(joined(&[5..7, 1..1, 0..2, 2..3, 6..6]), [0..3, 5..7]);
+    }
+}

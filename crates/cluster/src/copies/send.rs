@@ -1,0 +1,116 @@
+//! Sends the bytes of a segment to one store.
+//!
+//! Invariants: N1 what a store has of a batch counts only if one process of it took all of it and synced it: one that was started
+//!                again in between may have lost what was not synced, and gets the batch again.
+//! Not here:   who is sent what (segment), the store's answers (peers).
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use margay_segment::{Kind, SegmentError, SegmentId, StoreNumber};
+
+use super::Inner;
+use super::segment::Copied;
+use crate::question::{WRITE_BYTES_MAX, What};
+
+/// An answer to a write takes so long at most; others may be asked before (`JOINED_AFTER`).
+const SEND_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a batch is sent whose store was started again meanwhile.
+const BATCH_TRIES_MAX: usize = 3;
+
+/// Until the store has all, or fails.
+pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNumber) {
+    while let Some(lacking) = copied.lacking(store) {
+        match send_batch(&inner, (copied.id, copied.kind), &lacking.parts, store).await {
+            Ok(()) => {
+                // Before whoever waits sees it: its commit names the store.
+                inner.note_copy(copied.id, store);
+                copied.has(store, lacking.until);
+            }
+            Err(error) => {
+                inner.counters.failed_sends.fetch_add(1, Ordering::Relaxed);
+                inner.targets.failed(store);
+                copied.failed(store, error.to_string());
+                seal_here(&inner, &copied);
+                return;
+            }
+        }
+    }
+}
+
+/// What comes next goes to another pack, whose stores do not have to get what is in this one first.
+fn seal_here(inner: &Arc<Inner>, copied: &Copied) {
+    if copied.kind == Kind::Pack {
+        let (own, id) = (Arc::clone(&inner.own), copied.id);
+        // If it fails, the pack is sealed when it is full.
+        drop(tokio::task::spawn_blocking(move || own.seal(id)));
+    }
+}
+
+/// Parts of a file, durably.
+pub(super) async fn send_batch(
+    inner: &Arc<Inner>,
+    (id, kind): (SegmentId, Kind),
+    parts: &[Range<u64>],
+    store: StoreNumber,
+) -> Result<(), SegmentError> {
+    let pieces: Vec<Range<u64>> = parts.iter().flat_map(pieces_of).collect();
+    for _ in 0..BATCH_TRIES_MAX {
+        let mut generations = Vec::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            let bytes = read(inner, id, piece.clone()).await?;
+            let (len, durably) = (bytes.len() as u64, at + 1 == pieces.len());
+            let what = What::Write { id, kind, offset: piece.start, len, durably };
+            let answer = inner.peers.ask(store, what, &bytes, SEND_TIME_MAX).await?;
+            inner.counters.sent_bytes.fetch_add(len, Ordering::Relaxed);
+            generations.push(answer);
+        }
+        if generations.windows(2).all(|two| two[0] == two[1]) {
+            return Ok(());
+        }
+    }
+    Err(SegmentError::Unreachable(id, store))
+}
+
+fn pieces_of(part: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = part.end;
+    let starts = (part.start..end).step_by(WRITE_BYTES_MAX as usize);
+    starts.map(move |start| start..(start + WRITE_BYTES_MAX).min(end))
+}
+
+async fn read(inner: &Arc<Inner>, id: SegmentId, piece: Range<u64>) -> Result<Vec<u8>, SegmentError> {
+    let own = Arc::clone(&inner.own);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut bytes = vec![0; (piece.end - piece.start) as usize];
+        own.file(id)?.read_exact_at(&mut bytes, piece.start)?;
+        Ok(bytes)
+    });
+    read.await.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
+}
+
+/// Nothing is added to the segment any more.
+pub(super) async fn seal(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+    // A copy that stays open costs a file handle until its store is started again.
+    let _ = inner.peers.ask(store, What::Seal(id), &[], SEND_TIME_MAX).await;
+}
+
+/// The segment is gone. A store that is not reached removes its copy later, by the rows.
+pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+    let _ = inner.peers.ask(store, What::Remove(id), &[], SEND_TIME_MAX).await;
+}
+
+/// How much a store has of a segment; `None`: nothing.
+pub(super) async fn copied_bytes(
+    inner: &Arc<Inner>,
+    id: SegmentId,
+    store: StoreNumber,
+) -> Result<Option<u64>, SegmentError> {
+    match inner.peers.ask(store, What::State(id), &[], SEND_TIME_MAX).await {
+        Ok(answer) => Ok(crate::question::decode_state(id, &answer).map(|info| info.len)),
+        Err(SegmentError::Missing(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,113 @@
+//! Which stores get copies.
+//!
+//! Why:        rows say which stores a process has open; what fails is left alone for a while.
+//! Invariants: T1 a segment's stores are chosen by its id, so that each store has about as many copies as any other.
+//! Not here:   when a segment needs another store (copies, upkeep).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use margay_segment::{SegmentId, StoreNumber};
+use margay_volume::{CopiesRecord, Error, known_stores, read_copies};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Inner;
+
+/// A store that has failed is not asked again for so long.
+const LEFT_ALONE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+pub(super) struct Targets(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: CopiesRecord,
+    /// Other stores that a process has open, with their generations.
+    live: HashMap<StoreNumber, u64>,
+    failed: HashMap<StoreNumber, Instant>,
+}
+
+impl State {
+    fn is_usable(&self, store: StoreNumber) -> bool {
+        let is_left_alone = self.failed.get(&store).is_some_and(|at| at.elapsed() < LEFT_ALONE);
+        self.live.contains_key(&store) && !is_left_alone && !self.numbers.detached.contains(&store)
+    }
+}
+
+impl Targets {
+    /// Reads the rows.
+    pub(super) fn look(&self, inner: &Inner) -> Result<(), Error> {
+        let numbers = read_copies(&*inner.peers.engine)?;
+        let own = inner.own_number();
+        let known = known_stores(&*inner.peers.engine)?;
+        let others = known.into_iter().filter(|known| known.number != own && known.address.is_some());
+        let live = others.map(|known| (known.number, known.generation)).collect();
+        let mut state = self.0.lock();
+        (state.numbers, state.live) = (numbers, live);
+        Ok(())
+    }
+
+    pub(super) fn numbers(&self) -> CopiesRecord {
+        self.0.lock().numbers.clone()
+    }
+
+    /// Other stores that a process has open, and how often they were opened.
+    pub(super) fn live(&self) -> HashMap<StoreNumber, u64> {
+        self.0.lock().live.clone()
+    }
+
+    pub(super) fn is_usable(&self, store: StoreNumber) -> bool {
+        self.0.lock().is_usable(store)
+    }
+
+    /// Stores that can be asked now.
+    pub(super) fn usable(&self, except: &[StoreNumber]) -> Vec<StoreNumber> {
+        let state = self.0.lock();
+        let usable = state.live.keys().copied().filter(|store| !except.contains(store) && state.is_usable(*store));
+        usable.collect()
+    }
+
+    /// A store for a segment (T1).
+    pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber]) -> Option<StoreNumber> {
+        self.usable(except).into_iter().max_by_key(|store| weight(id, *store))
+    }
+
+    pub(super) fn failed(&self, store: StoreNumber) {
+        self.0.lock().failed.insert(store, Instant::now());
+    }
+}
+
+/// The store with the highest weight has the segment (rendezvous hashing).
+fn weight(id: SegmentId, store: StoreNumber) -> u64 {
+    // The finalizer of SplitMix64: each bit of the input changes half of those of the output.
+    let mut bits = id.0 ^ u64::from(store.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_get_about_as_many_segments_each_and_one_that_fails_gets_none() {
+        let targets = Targets::default();
+        targets.0.lock().live = (1..=4).map(|number| (StoreNumber(number), 1)).collect();
+        let mut counts = [0; 5];
+        for id in 1..=4000 {
+            let store = targets.choose(SegmentId(id), &[]).unwrap();
+            counts[usize::from(store.0)] += 1;
+            let next = targets.choose(SegmentId(id), &[store]).unwrap();
+            assert_ne!(next, store);
+        }
+        assert!(counts[1..].iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+        targets.failed(StoreNumber(2));
+        targets.0.lock().numbers.detached = vec![StoreNumber(3)];
+        let mut usable = targets.usable(&[StoreNumber(1)]);
+        usable.sort_unstable();
+        assert_eq!(usable, [StoreNumber(4)]);
+        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(4)]), None);
+    }
+}
