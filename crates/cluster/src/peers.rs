@@ -30,8 +30,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, Question, READ_BYTES_MAX, REFUSED, SIGNATURE, What,
-    decode_state,
+    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, READ_BYTES_MAX, REFUSED,
+    SIGNATURE, What, decode_state,
 };
 
 /// Threads that wait for answers.
@@ -39,7 +39,9 @@ const THREADS: usize = 2;
 /// A process that takes no connection within this time is not there.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// A whole answer takes so long at most; then its store counts as unreachable.
-pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
+/// As before, of a run of gigabytes that the store reads.
+const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
 /// A store that is not reached is told of at most so often.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often one question is asked: a connection may have ended, or the store may have moved.
@@ -147,17 +149,28 @@ impl Shared {
         read.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
     }
 
-    /// Asks a store until it answers; `bytes` follow the question.
+    /// Asks a store until it answers.
     pub(crate) async fn ask(
         self: &Arc<Shared>,
         number: StoreNumber,
         what: What,
-        bytes: &[u8],
         time_max: Duration,
     ) -> Result<Bytes, SegmentError> {
-        assert_eq!(what.bytes_behind(), bytes.len() as u64, "a question says how much follows it");
+        self.ask_with(number, what, vec![0; QUESTION_BYTES], time_max).await
+    }
+
+    /// As `ask`, with bytes that follow the question; `body` has room for it before them.
+    pub(crate) async fn ask_with(
+        self: &Arc<Shared>,
+        number: StoreNumber,
+        what: What,
+        mut body: Vec<u8>,
+        time_max: Duration,
+    ) -> Result<Bytes, SegmentError> {
+        assert_eq!(body.len() as u64, QUESTION_BYTES as u64 + what.bytes_behind(), "a question says what follows it");
         let id = what.segment();
-        let question = Bytes::from([&Question { store: number, what }.encode(), bytes].concat());
+        body[..QUESTION_BYTES].copy_from_slice(&Question { store: number, what }.encode());
+        let question = Bytes::from(body);
         let signature = base16ct::lower::encode_string(&self.key.sign(&question));
         let mut why = "no process has it open".to_owned();
         for _ in 0..TRIES_MAX {
@@ -248,7 +261,8 @@ impl Place {
 impl HttpStore {
     fn ask(&self, what: What) -> Result<Bytes, SegmentError> {
         let (shared, number) = (Arc::clone(&self.shared), self.number);
-        let asked = self.shared.block(async move { shared.ask(number, what, &[], ANSWER_TIME_MAX).await });
+        let time_max = if matches!(what, What::Verify(_)) { VERIFY_TIME_MAX } else { ANSWER_TIME_MAX };
+        let asked = self.shared.block(async move { shared.ask(number, what, time_max).await });
         asked.unwrap_or_else(|| Err(SegmentError::Unreachable(what.segment(), number)))
     }
 }

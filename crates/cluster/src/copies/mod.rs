@@ -17,7 +17,7 @@ mod send;
 mod targets;
 mod upkeep;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use std::time::Duration;
 use margay_segment::{SegmentError, SegmentId, Store, StoreNumber, SyncFuture};
 use margay_volume::Copies;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use self::segment::{Copied, Count};
@@ -35,6 +36,8 @@ use self::targets::Targets;
 use self::upkeep::Upkeep;
 use crate::peers::{HttpPeers, Shared};
 
+/// Pieces that are sent to one store at once, each of up to 4 MiB.
+const SENDS_AT_ONCE: usize = 8;
 /// A store that has not answered for so long is joined by another one, if there is one.
 const JOINED_AFTER: Duration = Duration::from_secs(1);
 /// While too few stores can be reached, a write waits so long for one to come back.
@@ -60,6 +63,9 @@ pub(crate) struct Inner {
     segments: Mutex<HashMap<SegmentId, Arc<Copied>>>,
     /// The other stores that have something of an own segment.
     stores: Mutex<HashMap<SegmentId, BTreeSet<StoreNumber>>>,
+    /// Of an earlier process: their stores may lack some of them.
+    unsure: Mutex<HashSet<SegmentId>>,
+    sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     counters: Counters,
 }
 
@@ -102,6 +108,8 @@ impl HttpCopies {
             targets: Targets::default(),
             segments: Mutex::default(),
             stores: Mutex::default(),
+            unsure: Mutex::default(),
+            sends: Mutex::default(),
             counters: Counters::default(),
         });
         // The volume is not attached yet, so no own segment is written before the first look.
@@ -141,6 +149,11 @@ impl Drop for HttpCopies {
 impl Inner {
     fn own_number(&self) -> StoreNumber {
         self.own.name().number
+    }
+
+    /// Bounds the memory of what is sent to a store, and no other one waits for it.
+    fn sends(&self, store: StoreNumber) -> Arc<Semaphore> {
+        Arc::clone(self.sends.lock().entry(store).or_insert_with(|| Arc::new(Semaphore::new(SENDS_AT_ONCE))))
     }
 
     fn copied(&self, id: SegmentId) -> Option<Arc<Copied>> {
@@ -184,7 +197,12 @@ impl Inner {
                 return Ok(());
             }
             let waited = begun.elapsed();
-            let joined = if waited >= JOINED_AFTER { 1 } else { 0 };
+            let joined = usize::from(waited >= JOINED_AFTER);
+            if joined > 0 {
+                // What comes next does not wait for them.
+                copied.slow().into_iter().for_each(|store| self.targets.failed(store));
+                send::seal_here(&self, &copied);
+            }
             self.push(&copied, others + joined);
             let count = copied.count_of(target);
             let is_hopeless = count.have + count.sending_behind < needed && waited >= PATIENCE;
@@ -213,8 +231,11 @@ impl Inner {
 }
 
 impl Copies for HttpCopies {
-    fn knows(&self, id: SegmentId, stores: &[StoreNumber]) {
+    fn knows(&self, id: SegmentId, stores: &[StoreNumber], is_complete: bool) {
         let own = self.inner.own_number();
+        if !is_complete && stores.iter().any(|store| *store != own) {
+            self.inner.unsure.lock().insert(id);
+        }
         let others = stores.iter().filter(|store| **store != own).copied();
         self.inner.stores.lock().entry(id).or_default().extend(others);
     }
@@ -265,8 +286,19 @@ impl Copies for HttpCopies {
         all.into_iter().collect()
     }
 
+    fn is_complete(&self, id: SegmentId) -> bool {
+        let inner = &self.inner;
+        let wanted = usize::from(inner.targets.numbers().copies);
+        if wanted < 2 {
+            return true;
+        }
+        let is_settled = !inner.segments.lock().contains_key(&id) && !inner.unsure.lock().contains(&id);
+        is_settled && self.stores(id).len() >= wanted
+    }
+
     fn removed(&self, id: SegmentId) {
         self.inner.segments.lock().remove(&id);
+        self.inner.unsure.lock().remove(&id);
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
             self.inner.peers.spawn(send::remove(Arc::clone(&self.inner), id, store));

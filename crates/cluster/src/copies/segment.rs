@@ -99,6 +99,14 @@ impl Copied {
         self.state.lock().copies.iter().map(|copy| copy.store).collect()
     }
 
+    /// Stores that are sent to and have not all yet.
+    pub(super) fn slow(&self) -> Vec<StoreNumber> {
+        let state = self.state.lock();
+        let parts = state.parts.len();
+        let slow = state.copies.iter().filter(|copy| copy.is_sending && copy.has < parts);
+        slow.map(|copy| copy.store).collect()
+    }
+
     pub(super) fn join(&self, store: StoreNumber) {
         let mut state = self.state.lock();
         if state.copies.iter().all(|copy| copy.store != store) {

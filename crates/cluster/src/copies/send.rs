@@ -14,7 +14,7 @@ use margay_segment::{Kind, SegmentError, SegmentId, StoreNumber};
 
 use super::Inner;
 use super::segment::Copied;
-use crate::question::{WRITE_BYTES_MAX, What};
+use crate::question::{QUESTION_BYTES, WRITE_BYTES_MAX, What};
 
 /// An answer to a write takes so long at most; others may be asked before (`JOINED_AFTER`).
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNum
 }
 
 /// What comes next goes to another pack, whose stores do not have to get what is in this one first.
-fn seal_here(inner: &Arc<Inner>, copied: &Copied) {
+pub(super) fn seal_here(inner: &Arc<Inner>, copied: &Copied) {
     if copied.kind == Kind::Pack {
         let (own, id) = (Arc::clone(&inner.own), copied.id);
         // If it fails, the pack is sealed when it is full.
@@ -57,14 +57,17 @@ pub(super) async fn send_batch(
     parts: &[Range<u64>],
     store: StoreNumber,
 ) -> Result<(), SegmentError> {
+    let sends = inner.sends(store);
     let pieces: Vec<Range<u64>> = parts.iter().flat_map(pieces_of).collect();
     for _ in 0..BATCH_TRIES_MAX {
         let mut generations = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
-            let bytes = read(inner, id, piece.clone()).await?;
-            let (len, durably) = (bytes.len() as u64, at + 1 == pieces.len());
+            // The semaphore is never closed.
+            let _turn = sends.acquire().await.map_err(|error| SegmentError::Io(io::Error::other(error)))?;
+            let (len, durably) = (piece.end - piece.start, at + 1 == pieces.len());
+            let body = read(inner, id, piece.clone()).await?;
             let what = What::Write { id, kind, offset: piece.start, len, durably };
-            let answer = inner.peers.ask(store, what, &bytes, SEND_TIME_MAX).await?;
+            let answer = inner.peers.ask_with(store, what, body, SEND_TIME_MAX).await?;
             inner.counters.sent_bytes.fetch_add(len, Ordering::Relaxed);
             generations.push(answer);
         }
@@ -81,12 +84,13 @@ fn pieces_of(part: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     starts.map(move |start| start..(start + WRITE_BYTES_MAX).min(end))
 }
 
+/// Bytes of the own file, behind room for the question.
 async fn read(inner: &Arc<Inner>, id: SegmentId, piece: Range<u64>) -> Result<Vec<u8>, SegmentError> {
     let own = Arc::clone(&inner.own);
     let read = tokio::task::spawn_blocking(move || {
-        let mut bytes = vec![0; (piece.end - piece.start) as usize];
-        own.file(id)?.read_exact_at(&mut bytes, piece.start)?;
-        Ok(bytes)
+        let mut body = vec![0; QUESTION_BYTES + (piece.end - piece.start) as usize];
+        own.file(id)?.read_exact_at(&mut body[QUESTION_BYTES..], piece.start)?;
+        Ok(body)
     });
     read.await.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
 }
@@ -94,12 +98,12 @@ async fn read(inner: &Arc<Inner>, id: SegmentId, piece: Range<u64>) -> Result<Ve
 /// Nothing is added to the segment any more.
 pub(super) async fn seal(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
     // A copy that stays open costs a file handle until its store is started again.
-    let _ = inner.peers.ask(store, What::Seal(id), &[], SEND_TIME_MAX).await;
+    let _ = inner.peers.ask(store, What::Seal(id), SEND_TIME_MAX).await;
 }
 
 /// The segment is gone. A store that is not reached removes its copy later, by the rows.
 pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
-    let _ = inner.peers.ask(store, What::Remove(id), &[], SEND_TIME_MAX).await;
+    let _ = inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await;
 }
 
 /// How much a store has of a segment; `None`: nothing.
@@ -108,7 +112,7 @@ pub(super) async fn copied_bytes(
     id: SegmentId,
     store: StoreNumber,
 ) -> Result<Option<u64>, SegmentError> {
-    match inner.peers.ask(store, What::State(id), &[], SEND_TIME_MAX).await {
+    match inner.peers.ask(store, What::State(id), SEND_TIME_MAX).await {
         Ok(answer) => Ok(crate::question::decode_state(id, &answer).map(|info| info.len)),
         Err(SegmentError::Missing(_)) => Ok(None),
         Err(error) => Err(error),

@@ -17,6 +17,9 @@ use super::Inner;
 /// A store that has failed is not asked again for so long.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
+/// Copies at a store that was not open for so long are made elsewhere too.
+const LONG_GONE_AFTER: Duration = Duration::from_secs(600);
+
 #[derive(Debug, Default)]
 pub(super) struct Targets(Mutex<State>);
 
@@ -26,6 +29,9 @@ struct State {
     /// Other stores that a process has open, with their generations.
     live: HashMap<StoreNumber, u64>,
     failed: HashMap<StoreNumber, Instant>,
+    /// When a store was seen open the last time.
+    seen: HashMap<StoreNumber, Instant>,
+    began: Option<Instant>,
 }
 
 impl State {
@@ -42,8 +48,10 @@ impl Targets {
         let own = inner.own_number();
         let known = known_stores(&*inner.peers.engine)?;
         let others = known.into_iter().filter(|known| known.number != own && known.address.is_some());
-        let live = others.map(|known| (known.number, known.generation)).collect();
-        let mut state = self.0.lock();
+        let live: HashMap<StoreNumber, u64> = others.map(|known| (known.number, known.generation)).collect();
+        let (mut state, now) = (self.0.lock(), Instant::now());
+        state.began.get_or_insert(now);
+        state.seen.extend(live.keys().map(|store| (*store, now)));
         (state.numbers, state.live) = (numbers, live);
         Ok(())
     }
@@ -55,6 +63,13 @@ impl Targets {
     /// Other stores that a process has open, and how often they were opened.
     pub(super) fn live(&self) -> HashMap<StoreNumber, u64> {
         self.0.lock().live.clone()
+    }
+
+    /// Whether a store was not open for so long that what it has is copied elsewhere.
+    pub(super) fn is_long_gone(&self, store: StoreNumber) -> bool {
+        let state = self.0.lock();
+        let last = state.seen.get(&store).copied().or(state.began);
+        last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
     }
 
     pub(super) fn is_usable(&self, store: StoreNumber) -> bool {

@@ -123,6 +123,7 @@ impl Upkeep {
                 continue;
             }
             inner.segments.lock().remove(&copied.id);
+            inner.unsure.lock().remove(&copied.id);
             for store in copied.tried() {
                 inner.peers.spawn(send::seal(Arc::clone(inner), copied.id, store));
             }
@@ -176,14 +177,18 @@ impl Upkeep {
             if info.open || info.id.made_by() != inner.own_number() || inner.segments.lock().contains_key(&info.id) {
                 continue;
             }
-            let have = inner.stores.lock().get(&info.id).cloned().unwrap_or_default();
-            let have: BTreeSet<StoreNumber> =
-                have.into_iter().filter(|store| !numbers.detached.contains(store)).collect();
-            if have.len() >= wanted || inner.targets.usable(&have.iter().copied().collect::<Vec<_>>()).is_empty() {
-                continue;
+            numbers.detached.iter().for_each(|store| inner.forget_copy(info.id, *store));
+            let mut have = inner.stores.lock().get(&info.id).cloned().unwrap_or_default();
+            have.retain(|store| !inner.targets.is_long_gone(*store));
+            // Those of an earlier process get all of it again.
+            let again =
+                if inner.unsure.lock().contains(&info.id) { std::mem::take(&mut have) } else { BTreeSet::new() };
+            let is_possible = again.iter().any(|store| inner.targets.is_usable(*store))
+                || !inner.targets.usable(&have.iter().copied().collect::<Vec<_>>()).is_empty();
+            if have.len() < wanted && is_possible {
+                begin_repair(inner, &info, have, again);
+                running += 1;
             }
-            begin_repair(inner, &info, have);
-            running += 1;
         }
     }
 
@@ -235,8 +240,14 @@ impl Upkeep {
     }
 }
 
-fn begin_repair(inner: &Arc<Inner>, info: &SegmentInfo, have: BTreeSet<StoreNumber>) {
+fn begin_repair(
+    inner: &Arc<Inner>,
+    info: &SegmentInfo,
+    have: BTreeSet<StoreNumber>,
+    again: impl IntoIterator<Item = StoreNumber>,
+) {
     let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
+    again.into_iter().filter(|store| inner.targets.is_usable(*store)).for_each(|store| copied.join(store));
     tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
     inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
     inner.segments.lock().insert(info.id, Arc::clone(&copied));

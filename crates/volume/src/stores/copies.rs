@@ -4,6 +4,8 @@
 //! Invariants: O1 what a writer has put into its file is announced before the segment is synced, so a sync waits for its copies.
 //!             O2 a sync returns once as many stores have the bytes as the volume requires; the first commit that refers to them
 //!                names these stores in the segment's row.
+//!             O3 the row of a segment says that it is sealed only once its copies are complete, so that after a crash those of others are
+//!                sent again.
 //! Not here:   how bytes are sent and which stores get them (an implementation of the port).
 
 use std::fmt::Debug;
@@ -17,8 +19,9 @@ const ANNOUNCED_BYTES: u64 = 4 << 20;
 
 /// Makes copies of the own segments at other stores.
 pub trait Copies: Send + Sync + Debug {
-    /// The stores that have a segment, as its row says; told once for each at the start.
-    fn knows(&self, id: SegmentId, stores: &[StoreNumber]);
+    /// The stores that have a segment, as its row says; told once for each at the start. `is_complete`: the row was written when
+    /// `is_complete` was true, else a store may lack some of it.
+    fn knows(&self, id: SegmentId, stores: &[StoreNumber], is_complete: bool);
 
     /// This part of a segment's file is to be copied.
     fn wrote(&self, id: SegmentId, part: Range<u64>);
@@ -34,6 +37,9 @@ pub trait Copies: Send + Sync + Debug {
 
     /// The stores that have something of the segment, ascending, the own one among them.
     fn stores(&self, id: SegmentId) -> Vec<StoreNumber>;
+
+    /// Whether as many stores as the volume requires have all of a segment that is written no more.
+    fn is_complete(&self, id: SegmentId) -> bool;
 
     /// The segment's file was removed.
     fn removed(&self, id: SegmentId);

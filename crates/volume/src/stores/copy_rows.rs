@@ -109,14 +109,17 @@ pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Resul
     Ok(record.state != SegmentState::Removed && record.stores.contains(&store))
 }
 
-/// Names other stores for a segment whose own store is detached; false if its row has changed since.
+/// Names other stores for a segment whose own store is detached; false if it is not any more, or its row has changed since.
 pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<StoreNumber>) -> Result<bool, Error> {
-    assert!(read_copies(engine)?.detached.contains(&known.id.made_by()), "P1");
-    let Some(row) = engine.get(&key::segment(known.id))?.value else { return Ok(false) };
+    let Some(copies) = engine.get(&key::copies())?.value else { return Ok(false) };
+    let is_detached = Copies::decode(&copies.value)?.detached.contains(&known.id.made_by());
+    let Some(row) = engine.get(&key::segment(known.id))?.value.filter(|_| is_detached) else { return Ok(false) };
     if SegmentRecord::decode(&row.value)? != known.record {
         return Ok(false);
     }
     let mut draft = Draft::default();
+    // P1.
+    draft.assert_version(key::copies(), copies.version);
     draft.assert_version(key::segment(known.id), row.version);
     draft.put(key::segment(known.id), SegmentRecord { stores, ..known.record.clone() }.encode());
     match draft.commit(engine) {

@@ -170,7 +170,12 @@ impl Stores {
 
     /// What the row of an own segment said at the start.
     fn knew(&self, id: SegmentId, record: &SegmentRecord) {
-        self.copies.iter().for_each(|copies| copies.knows(id, &record.stores));
+        let is_complete = matches!(record.state, SegmentState::Sealed { .. });
+        self.copies.iter().for_each(|copies| copies.knows(id, &record.stores, is_complete));
+    }
+
+    fn has_all_copies(&self, id: SegmentId) -> bool {
+        self.copies.as_ref().is_none_or(|copies| copies.is_complete(id))
     }
 
     /// The stores of a segment, from its row.

@@ -139,6 +139,10 @@ impl SegmentRows {
                 }
                 // Its file may not be durable yet (E1), and an active log may be removed as soon as it is folded.
                 Some(SegmentState::Open) | None if info.open => return None,
+                // Its row may name other stores by now (O3 of `copies`).
+                Some(SegmentState::Open) if !self.stores.has_all_copies(info.id) => {
+                    return Some((info.id, self.with_stores(info.id, row?.clone())?));
+                }
                 // A file whose removal was not durable exists again; that nothing refers to it must be proven again.
                 None | Some(SegmentState::Open | SegmentState::Removed) => SegmentState::Sealed { len: info.len },
             };
