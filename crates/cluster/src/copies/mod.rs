@@ -180,6 +180,9 @@ impl Inner {
             let Some(store) = self.targets.choose(copied.id, &copied.tried()) else { break };
             copied.join(store);
         }
+        if copied.count().sending < wanted {
+            copied.revive(&|store| self.targets.is_open(store));
+        }
         for store in copied.behind() {
             self.peers.spawn(send::send(Arc::clone(self), Arc::clone(copied), store));
         }

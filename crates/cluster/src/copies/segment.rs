@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 pub(super) struct Copied {
     pub(super) id: SegmentId,
     pub(super) kind: Kind,
+    /// It is written no more, and copied again.
+    pub(super) is_repair: bool,
     state: Mutex<State>,
     /// A store has more, or has failed.
     pub(super) changed: Event,
@@ -57,14 +59,15 @@ pub(super) struct Lacking {
 
 impl Copied {
     pub(super) fn new(id: SegmentId, kind: Kind) -> Copied {
-        Copied { id, kind, state: Mutex::default(), changed: Event::new() }
+        Copied { id, kind, is_repair: false, state: Mutex::default(), changed: Event::new() }
     }
 
     /// A segment that is written no more, of which these stores have all.
     pub(super) fn whole(id: SegmentId, kind: Kind, len: u64, stores: impl Iterator<Item = StoreNumber>) -> Copied {
         let part = 0..len;
         let copies = stores.map(|store| OneCopy { store, has: 1, is_sending: false, failure: None }).collect();
-        Copied { id, kind, state: Mutex::new(State { parts: vec![part], copies }), changed: Event::new() }
+        let state = Mutex::new(State { parts: vec![part], copies });
+        Copied { id, kind, is_repair: true, state, changed: Event::new() }
     }
 
     pub(super) fn wrote(&self, part: Range<u64>) {

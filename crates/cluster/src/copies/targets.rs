@@ -76,6 +76,12 @@ impl Targets {
         self.0.lock().is_usable(store)
     }
 
+    /// Whether a process has the store open, also if it has just failed.
+    pub(super) fn is_open(&self, store: StoreNumber) -> bool {
+        let state = self.0.lock();
+        state.live.contains_key(&store) && !state.numbers.detached.contains(&store)
+    }
+
     /// Stores that can be asked now.
     pub(super) fn usable(&self, except: &[StoreNumber]) -> Vec<StoreNumber> {
         let state = self.0.lock();
@@ -85,7 +91,14 @@ impl Targets {
 
     /// A store for a segment (T1).
     pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber]) -> Option<StoreNumber> {
-        self.usable(except).into_iter().max_by_key(|store| weight(id, *store))
+        let state = self.0.lock();
+        let open = state
+            .live
+            .keys()
+            .copied()
+            .filter(|store| !except.contains(store) && !state.numbers.detached.contains(store));
+        // One that has just failed may be there again, and is better than none.
+        open.max_by_key(|store| (state.is_usable(*store), weight(id, *store)))
     }
 
     pub(super) fn failed(&self, store: StoreNumber) {
@@ -123,6 +136,9 @@ mod tests {
         let mut usable = targets.usable(&[StoreNumber(1)]);
         usable.sort_unstable();
         assert_eq!(usable, [StoreNumber(4)]);
-        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(4)]), None);
+        // One that failed, if there is no other one.
+        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(4)]), Some(StoreNumber(2)));
+        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(2), StoreNumber(4)]), None);
+        assert!(targets.is_open(StoreNumber(2)) && !targets.is_open(StoreNumber(3)));
     }
 }

@@ -169,7 +169,7 @@ impl Upkeep {
     fn repair(&self, inner: &Arc<Inner>) {
         let numbers = inner.targets.numbers();
         let wanted = usize::from(numbers.copies) - 1;
-        let mut running = inner.segments.lock().len();
+        let mut running = inner.segments.lock().values().filter(|copied| copied.is_repair).count();
         for info in inner.own.segments() {
             if running >= REPAIRED_AT_ONCE || self.is_over() {
                 return;

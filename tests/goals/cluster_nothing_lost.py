@@ -1,0 +1,356 @@
+"""Nothing is lost by servers that share a volume: python3 tests/goals/cluster_nothing_lost.py [--rounds N] [--servers N] [--copies N]
+[--write N] [--cells kill,stop,end,database,disk] [--seed N]
+
+Some `margay serve` on one PostgreSQL, with copies of all data at several of them. Writers put and remove objects at any server; each key has
+one writer, and each content says its key and number. Readers ask any server. Meanwhile, in turns:
+  kill      a server is killed and started again
+  stop      a server is stopped (SIGSTOP) for 1 to 12 seconds
+  end       a server ends in order and starts again
+  database  PostgreSQL is killed and started again
+  disk      a server is killed and its disk is lost; it is detached, and a new one takes its place
+A read must give the last acknowledged content of its key, or one whose outcome nobody knows; a listing must show what was acknowledged
+before it. At the end every key is read at every server, and each server alone is asked for all that it has a copy of.
+"""
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+
+from postgres import Postgres
+from server import ACCESS, BINARY, SECRET, Server, finish, free_port, goal, sign
+
+BUCKET, KEYS_EACH, ANSWER_SECONDS, STARTED_SECONDS = "cluster", 12, 30, 60
+SIZES = [10, 100, 3000, 4096, 70_000, 300_000, 2_000_000]
+ABSENT = "absent"
+
+
+def content(key, number, size):
+    head = f"{key} {number} {size} ".encode()
+    seed = hashlib.sha256(head).digest()
+    return (head + seed * (size // 32 + 1))[: max(size, len(head))]
+
+
+class Register:
+    """What a key may have: the last acknowledged state, and all whose outcome nobody knows."""
+
+    def __init__(self):
+        self.lock, self.last, self.unknown, self.doubtful = threading.Lock(), ABSENT, [], set()
+        self.history = []
+
+    def allowed(self):
+        with self.lock:
+            return {self.last, *self.unknown, *self.doubtful}
+
+    def begins(self, state):
+        with self.lock:
+            self.unknown.append(state)
+
+    def ends(self, state, is_acknowledged):
+        with self.lock:
+            self.unknown.remove(state)
+            if is_acknowledged:
+                self.last = state
+            else:
+                # A request that was not answered may be carried out later, also after the next one was acknowledged.
+                self.doubtful.add(state)
+            self.history.append((round(time.time(), 3), state[:12], is_acknowledged))
+
+
+class Node:
+    def __init__(self, folder, name, url):
+        self.folder, self.name, self.url, self.lock = folder, name, url, threading.Lock()
+        self.data, self.restarts = os.path.join(folder, name), 0
+        self.make()
+
+    def make(self):
+        options = ["--metadata", self.url, "--store-address", f"127.0.0.1:{free_port()}"]
+        self.server = Server(self.data, *options)
+
+    def wait(self):
+        end = time.monotonic() + STARTED_SECONDS
+        while time.monotonic() < end:
+            if self.server.process.poll() is not None:
+                time.sleep(0.5)
+                self.server.spawn()
+            try:
+                if ask(self, "GET", "/")[0] == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.1)
+        raise SystemExit(f"{self.name} did not start; see {self.data}.log")
+
+
+def ask(node, method, path, query="", body=b""):
+    connection = http.client.HTTPConnection("127.0.0.1", node.server.port, timeout=ANSWER_SECONDS)
+    try:
+        headers = sign.headers(method, node.server.host, path, query, ACCESS, SECRET)
+        connection.request(method, path + ("?" + query if query else ""), body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(str(error)) from error
+    finally:
+        connection.close()
+
+
+class Load:
+    def __init__(self, nodes, writers, seed):
+        self.nodes, self.seed, self.over = nodes, seed, threading.Event()
+        self.registers = {f"w{writer}/{key}": Register() for writer in range(writers) for key in range(KEYS_EACH)}
+        self.wrong, self.counts, self.lock = [], {}, threading.Lock()
+        self.longest = 0.0
+        self.threads = [threading.Thread(target=self.write, args=(writer,)) for writer in range(writers)]
+        self.threads += [threading.Thread(target=self.read, args=(reader,)) for reader in range(3)]
+        for thread in self.threads:
+            thread.start()
+
+    def count(self, what):
+        with self.lock:
+            self.counts[what] = self.counts.get(what, 0) + 1
+
+    def write(self, writer):
+        chance, number, gap = random.Random(f"{self.seed} w {writer}"), 0, time.monotonic()
+        while not self.over.is_set():
+            number += 1
+            key = f"w{writer}/{chance.randrange(KEYS_EACH)}"
+            node, register = chance.choice(self.nodes), self.registers[key]
+            if chance.randrange(8) == 0:
+                state, method, body = ABSENT, "DELETE", b""
+            else:
+                size = chance.choice(SIZES)
+                state, method, body = f"{number} {size}", "PUT", content(key, number, size)
+            register.begins(state)
+            try:
+                status, _ = ask(node, method, f"/{BUCKET}/{key}", body=body)
+            except OSError:
+                status = 0
+            is_done = status in (200, 204)
+            register.ends(state, is_done)
+            self.count(f"{method} {'done' if is_done else status}")
+            if is_done:
+                with self.lock:
+                    self.longest = max(self.longest, time.monotonic() - gap)
+                gap = time.monotonic()
+            else:
+                time.sleep(0.05)
+
+    def read(self, reader):
+        chance = random.Random(f"{self.seed} r {reader}")
+        while not self.over.is_set():
+            node = chance.choice(self.nodes)
+            if reader == 0 and chance.randrange(4) == 0:
+                self.list(node)
+            else:
+                self.check(node, chance.choice(list(self.registers)))
+
+    def check(self, node, key):
+        """Whether the read was answered."""
+        register = self.registers[key]
+        before = register.allowed()
+        try:
+            status, body = ask(node, "GET", f"/{BUCKET}/{key}")
+        except OSError:
+            self.count("GET 0")
+            return False
+        after = register.allowed()
+        self.count(f"GET {status}")
+        if status not in (200, 404):
+            return False
+        found = ABSENT
+        if status == 200:
+            words = body.split(b" ", 3)
+            found = f"{words[1].decode()} {words[2].decode()}" if len(words) > 3 else "torn"
+            if len(words) < 4 or body != content(words[0].decode(), int(words[1]), int(words[2])) or words[0].decode() != key:
+                found = f"torn: {body[:60]}"
+        # It may have changed while it was read: what was begun in that time is in `history`.
+        began_since = {state for _, state, _ in register.history[-50:]}
+        if found not in before | after and found[:12] not in began_since:
+            self.wrong.append((time.time(), node.name, key, found, sorted(before | after), register.history[-5:]))
+        return True
+
+    def list(self, node):
+        before = {key: register.allowed() for key, register in self.registers.items()}
+        try:
+            status, page = ask(node, "GET", f"/{BUCKET}", "list-type=2")
+        except OSError:
+            return
+        self.count(f"LIST {status}")
+        if status != 200:
+            return
+        shown = set(re.findall(r"<Key>([^<]*)</Key>", page.decode()))
+        for key, register in self.registers.items():
+            states = before[key] | register.allowed()
+            if (key in shown and states == {ABSENT}) or (key not in shown and ABSENT not in states):
+                # What was begun and acknowledged meanwhile is in the history.
+                if ABSENT not in {state for _, state, _ in register.history[-10:]}:
+                    self.wrong.append((time.time(), node.name, key, "listing", sorted(states), register.history[-5:]))
+
+    def end(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class World:
+    def __init__(self, arguments):
+        self.arguments, self.chance = arguments, random.Random(arguments.seed)
+        self.folder = tempfile.mkdtemp(prefix="cluster-")
+        os.chmod(self.folder, 0o755)
+        self.postgres = Postgres(os.path.join(self.folder, "pg")).start()
+        self.nodes, self.made = [], 0
+        for _ in range(arguments.servers):
+            self.add()
+        self.cluster("set", "--copies", str(arguments.copies), "--write", str(arguments.write))
+        time.sleep(1.5)
+        ask(self.nodes[0], "PUT", f"/{BUCKET}")
+
+    def add(self, place=None):
+        node = Node(self.folder, f"n{self.made}", self.postgres.url)
+        if self.made:
+            os.mkdir(node.data, 0o700)
+            for name in ("identity-key", "encryption-keys"):
+                shutil.copy(os.path.join(self.folder, "keys", name), node.data)
+        self.made += 1
+        node.server.spawn()
+        node.wait()
+        if self.made == 1:
+            os.mkdir(os.path.join(self.folder, "keys"))
+            for name in ("identity-key", "encryption-keys"):
+                shutil.copy(os.path.join(node.data, name), os.path.join(self.folder, "keys"))
+        if place is None:
+            self.nodes.append(node)
+        else:
+            self.nodes[place] = node
+
+    def cluster(self, *words):
+        command = [BINARY, "cluster", *words, "--metadata", self.postgres.url]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def status(self):
+        return json.loads(self.cluster("status", "--json").stdout)
+
+    def until_copied(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            status = self.status()
+            if status["segments_with_too_few_copies"] == 0:
+                return True
+            time.sleep(0.5)
+        return False
+
+    def turn(self, cell):
+        node = self.chance.choice(self.nodes)
+        if cell == "kill":
+            node.server.kill()
+            time.sleep(self.chance.uniform(0, 3))
+            node.server.spawn()
+            node.wait()
+        elif cell == "stop":
+            os.kill(node.server.process.pid, signal.SIGSTOP)
+            time.sleep(self.chance.uniform(1, 12))
+            os.kill(node.server.process.pid, signal.SIGCONT)
+            node.wait()
+        elif cell == "end":
+            node.server.stop()
+            node.server.spawn()
+            node.wait()
+        elif cell == "database":
+            self.postgres.kill()
+            time.sleep(self.chance.uniform(0, 2))
+            self.postgres.start()
+            for one in self.nodes:
+                one.wait()
+        elif cell == "disk":
+            # Else two of the copies of a segment may be lost at once.
+            if not self.until_copied(120):
+                raise SystemExit("copies are missing after two minutes: " + self.cluster("status").stdout)
+            self.lose_disk(self.nodes.index(node))
+
+    def lose_disk(self, place):
+        node = self.nodes[place]
+        port = node.server.options[-1]
+        node.server.kill()
+        shutil.rmtree(node.data)
+        store = None
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            stores = self.status()["stores"]
+            gone = [one["store"] for one in stores if one["state"] == "not running"]
+            if gone:
+                store = gone[0]
+                said = self.cluster("detach", str(store))
+                if said.returncode == 0:
+                    break
+                raise SystemExit(f"store {store} at {port} cannot be detached: {said.stderr}{self.cluster('status').stdout}")
+            time.sleep(0.5)
+        self.add(place)
+
+    def close(self):
+        for node in self.nodes:
+            node.server.kill()
+        self.postgres.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--servers", type=int, default=3)
+    parser.add_argument("--copies", type=int, default=2)
+    parser.add_argument("--write", type=int, default=2)
+    parser.add_argument("--writers", type=int, default=6)
+    parser.add_argument("--cells", default="kill,stop,end,database,disk")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    world = World(arguments)
+    load, cells = Load(world.nodes, arguments.writers, arguments.seed), arguments.cells.split(",")
+    done = {}
+    try:
+        turns(world, load, cells, done)
+    finally:
+        load.end()
+    report(world, load, done)
+
+
+def turns(world, load, cells, done):
+    for number in range(world.arguments.rounds):
+        cell = cells[number % len(cells)]
+        load.longest = 0.0
+        time.sleep(world.chance.uniform(0.5, 2))
+        world.turn(cell)
+        done[cell] = done.get(cell, 0) + 1
+        print(f"{number + 1:4} {cell:9} longest gap of one writer {load.longest:5.1f} s, wrong {len(load.wrong)}", flush=True)
+        if load.wrong:
+            break
+
+
+def report(world, load, done):
+    print("answers:", dict(sorted(load.counts.items())))
+    copied = world.until_copied(120)
+    answered = [load.check(node, key) for node in world.nodes for key in load.registers]
+    status = world.status()
+    for wrong in load.wrong[:10]:
+        print("WRONG", wrong)
+    goal(f"{done} with 0 reads or listings that were wrong; {len(load.wrong)}", not load.wrong)
+    goal(f"every key is read at every server in the end: {sum(answered)} of {len(answered)}", all(answered))
+    goal(f"every segment has its copies: {status['segments_with_too_few_copies']} of {status['segments']} have not", copied)
+    world.close()
+    if not load.wrong and all(answered) and copied:
+        shutil.rmtree(world.folder)
+    else:
+        print("left:", world.folder)
+    finish()
+
+
+main()

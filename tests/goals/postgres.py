@@ -1,0 +1,43 @@
+"""A PostgreSQL server for the goal programs: the machine's own, in a folder of its own, with every sync."""
+
+import glob
+import os
+import pathlib
+import signal
+import subprocess
+
+
+class Postgres:
+    def __init__(self, folder):
+        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[4]))
+        if not found:
+            raise SystemExit("no PostgreSQL is installed: apt-get install postgresql")
+        self.programs, self.folder = found[-1], pathlib.Path(folder)
+        self.folder.mkdir(mode=0o755)
+        self.user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--init-groups"] if os.getuid() == 0 else []
+        if self.user:
+            subprocess.run(["chown", "postgres", folder], check=True)
+        self.run("initdb", "-A", "trust", "-U", "margay", "-E", "UTF8", "--locale=C", "-D", self.folder / "data")
+        self.url = f"postgres://margay@{str(folder).replace('/', '%2F')}/postgres"
+
+    def run(self, program, *words):
+        command = [*self.user, f"{self.programs}/{program}", *map(str, words)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    def start(self):
+        settings = f"-k {self.folder} -c listen_addresses= -c max_connections=200 -c max_locks_per_transaction=256"
+        self.run("pg_ctl", "-w", "-o", settings, "-l", self.folder / "log", "-D", self.folder / "data", "start")
+        return self
+
+    def kill(self):
+        """As a crash of the machine's PostgreSQL: no process of it is left."""
+        first = int((self.folder / "data/postmaster.pid").read_text().split()[0])
+        children = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True).stdout.split()
+        for process in [first, *map(int, children)]:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def stop(self):
+        self.run("pg_ctl", "-m", "immediate", "-D", self.folder / "data", "stop")
