@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 
 class Postgres:
@@ -22,12 +23,19 @@ class Postgres:
 
     def run(self, program, *words):
         command = [*self.user, f"{self.programs}/{program}", *map(str, words)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
 
     def start(self):
         settings = f"-k {self.folder} -c listen_addresses= -c max_connections=200 -c max_locks_per_transaction=256"
-        self.run("pg_ctl", "-w", "-o", settings, "-l", self.folder / "log", "-D", self.folder / "data", "start")
-        return self
+        for last in [False] * 30 + [True]:
+            try:
+                self.run("pg_ctl", "-w", "-o", settings, "-l", self.folder / "log", "-D", self.folder / "data", "start")
+                return self
+            except subprocess.CalledProcessError:
+                # The memory of a killed one is in use until its last process is gone.
+                if last:
+                    raise
+                time.sleep(1)
 
     def kill(self):
         """As a crash of the machine's PostgreSQL: no process of it is left."""

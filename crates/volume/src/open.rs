@@ -22,6 +22,7 @@ use crate::blocking::{Blocking, OnThisThread};
 use crate::cache::inos::Inos;
 use crate::cache::{BucketFacts, EntryHints, FollowedFeed, Fresh, KeptRows, PathCache};
 use crate::draft::Draft;
+use crate::driver::gate::Gate;
 use crate::effects::Effects;
 use crate::encryption::MasterKeys;
 use crate::error::Refused;
@@ -131,6 +132,8 @@ pub struct Volume {
     latches: Vec<Mutex<()>>,
     /// Serialize changes of one key, so that many writers of it do not exhaust their retries.
     key_latches: Vec<Mutex<()>>,
+    /// Changes that others were faster than again and again.
+    pub(crate) gate: Gate,
     /// Files that kernels know.
     pub(crate) known: Known,
     pub(crate) watchers: Arc<Watchers>,
@@ -233,6 +236,7 @@ impl Volume {
             entry_hints: EntryHints::default(),
             latches,
             key_latches,
+            gate: Gate::default(),
             known,
             watchers,
             open_files,

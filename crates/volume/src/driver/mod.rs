@@ -15,6 +15,7 @@ mod ahead;
 mod bucket_row;
 mod bucket_state;
 pub(crate) mod counters;
+pub(crate) mod gate;
 mod request;
 
 pub use self::ahead::Purpose;
@@ -28,6 +29,7 @@ use margay_meta::{
 };
 use margay_rows::key;
 
+use self::gate::TRIES_WITHOUT_TURN;
 use crate::api::Error;
 use crate::draft::at_hand::{self, AtHand, Look, Missing};
 use crate::draft::{Draft, Seen};
@@ -73,11 +75,15 @@ impl Volume {
         mut seen: Seen,
         mut attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
     ) -> Result<(T, Option<Committed>), Error> {
+        let mut turn = None;
         for tries in 1..=TRIES_MAX {
             match self.decide_once(&mut seen, &mut attempt).await {
                 Err(Refused::Error(error)) if is_fault(&error) || self.still_later(&seen).await? => return Err(error),
                 Err(_) => self.wait_a_little(tries),
                 Ok(done) => return Ok(done),
+            }
+            if self.takes_turn(tries) && turn.is_none() {
+                turn = Some(self.gate.take().await);
             }
             seen.begin_again();
         }
@@ -190,13 +196,16 @@ impl Volume {
     /// Runs `attempt` on this thread, which may block, until it commits or its refusal is confirmed: the rows it
     /// depends on are unchanged.
     pub(crate) fn retry<T>(&self, mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
-        let mut seen = Seen::default();
+        let (mut seen, mut turn) = (Seen::default(), None);
         for tries in 1..=TRIES_MAX {
             match attempt(&mut seen) {
                 Ok(value) => return Ok(value),
                 Err(Refused::Error(error)) if is_fault(&error) => return Err(error),
                 Err(Refused::Error(error)) if self.still(&seen)? => return Err(error),
                 Err(_) => self.wait_a_little(tries),
+            }
+            if self.takes_turn(tries) && turn.is_none() {
+                turn = self.gate.take_blocking();
             }
             seen.begin_again();
         }
@@ -243,6 +252,11 @@ impl Volume {
             return Ok(true);
         }
         Ok(same(self.engine.begin_read(asks, ReadLimit::default()).await?, &versions))
+    }
+
+    /// Whether a change that was refused so often waits for others that were.
+    fn takes_turn(&self, tries: u32) -> bool {
+        tries >= TRIES_WITHOUT_TURN && self.engine.waits()
     }
 
     /// Where the engine waits, its calls are wait enough.
