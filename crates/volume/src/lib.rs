@@ -25,6 +25,7 @@ mod follower;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod keys;
 mod known;
 mod lock_time;

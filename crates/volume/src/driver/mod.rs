@@ -15,7 +15,6 @@ mod ahead;
 mod bucket_row;
 mod bucket_state;
 pub(crate) mod counters;
-pub(crate) mod gate;
 mod request;
 
 pub use self::ahead::Purpose;
@@ -29,11 +28,11 @@ use margay_meta::{
 };
 use margay_rows::key;
 
-use self::gate::TRIES_WITHOUT_TURN;
 use crate::api::Error;
 use crate::draft::at_hand::{self, AtHand, Look, Missing};
 use crate::draft::{Draft, Seen};
 use crate::error::Refused;
+use crate::gate::TRIES_WITHOUT_TURN;
 use crate::open::Volume;
 
 /// Attempts after conflicts before an operation answers `Busy`.

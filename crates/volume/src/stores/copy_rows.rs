@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Engine;
+use margay_meta::{Engine, RowVersion};
 use margay_rows::key;
 use margay_rows::record::{Copies, SegmentRecord, SegmentState, SessionRecord, StoreRecord};
 use margay_segment::{SegmentId, StoreNumber};
@@ -30,11 +30,14 @@ pub struct KnownStore {
     pub host: String,
 }
 
-/// The store of this number in a segment's row.
+/// A segment as its row says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownSegment {
     pub id: SegmentId,
     pub record: SegmentRecord,
+    version: RowVersion,
+    /// Of the row that says which stores are detached.
+    copies: Option<RowVersion>,
 }
 
 /// How many copies the volume has; one if nobody has said so.
@@ -91,36 +94,38 @@ pub fn segments_made_by(
     count: usize,
 ) -> Result<Vec<KnownSegment>, Error> {
     let (start, end) = key::segments_of(store);
-    let mut rows = Vec::new();
+    let copies = engine.get(&key::copies())?.value.map(|row| row.version);
+    let mut found = Vec::new();
     engine.scan(&start.max(key::segment(from)), &end, &mut |row| {
-        rows.push((row.key.to_vec(), row.value.to_vec()));
-        if rows.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        found.push(known_segment(row.key, row.value, row.version, copies));
+        if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    let decoded = rows.into_iter().map(|(segment, value)| -> Result<KnownSegment, Error> {
-        Ok(KnownSegment { id: key::parse_segment(&segment)?, record: SegmentRecord::decode(&value)? })
-    });
-    decoded.collect()
+    found.into_iter().collect()
 }
 
-/// Which of these segments have a row that names the store.
+fn known_segment(
+    segment: &[u8],
+    value: &[u8],
+    version: RowVersion,
+    copies: Option<RowVersion>,
+) -> Result<KnownSegment, Error> {
+    let (id, record) = (key::parse_segment(segment)?, SegmentRecord::decode(value)?);
+    Ok(KnownSegment { id, record, version, copies })
+}
+
+/// Whether the segment has a row that names the store.
 pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Result<bool, Error> {
     let Some(row) = engine.get(&key::segment(id))?.value else { return Ok(false) };
     let record = SegmentRecord::decode(&row.value)?;
     Ok(record.state != SegmentState::Removed && record.stores.contains(&store))
 }
 
-/// Names other stores for a segment whose own store is detached; false if it is not any more, or its row has changed since.
+/// Names other stores for a segment whose own store was detached when it was read; false if that, or its row, has changed since.
 pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<StoreNumber>) -> Result<bool, Error> {
-    let Some(copies) = engine.get(&key::copies())?.value else { return Ok(false) };
-    let is_detached = Copies::decode(&copies.value)?.detached.contains(&known.id.made_by());
-    let Some(row) = engine.get(&key::segment(known.id))?.value.filter(|_| is_detached) else { return Ok(false) };
-    if SegmentRecord::decode(&row.value)? != known.record {
-        return Ok(false);
-    }
     let mut draft = Draft::default();
     // P1.
-    draft.assert_version(key::copies(), copies.version);
-    draft.assert_version(key::segment(known.id), row.version);
+    draft.assert_unchanged(key::copies(), known.copies);
+    draft.assert_version(key::segment(known.id), known.version);
     draft.put(key::segment(known.id), SegmentRecord { stores, ..known.record.clone() }.encode());
     match draft.commit(engine) {
         Ok(done) => {
@@ -129,5 +134,62 @@ pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<Stor
         }
         Err(Refused::Conflict) => Ok(false),
         Err(Refused::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_meta::memory::Memory;
+    use margay_segment::Kind;
+
+    use super::*;
+
+    const GONE: StoreNumber = StoreNumber(3);
+
+    fn put(engine: &dyn Engine, row: Vec<u8>, value: Vec<u8>) {
+        let mut draft = Draft::default();
+        draft.put(row, value);
+        draft.commit(engine).unwrap();
+    }
+
+    #[test]
+    fn two_changes_at_once_are_both_made() {
+        let engine = Memory::default();
+        assert_eq!(read_copies(&engine).unwrap(), Copies::default());
+        let other = std::cell::Cell::new(true);
+        let made = change_copies(&engine, &|copies| {
+            if other.take() {
+                change_copies(&engine, &|copies| copies.detached.push(GONE)).unwrap();
+            }
+            (copies.copies, copies.write) = (3, 2);
+        });
+        let both = Copies { copies: 3, write: 2, detached: vec![GONE] };
+        assert_eq!((made.unwrap(), read_copies(&engine).unwrap()), (both.clone(), both));
+    }
+
+    #[test]
+    fn a_segment_gets_other_stores_only_while_its_own_is_detached_and_its_row_is_the_same() {
+        let engine = Memory::default();
+        change_copies(&engine, &|copies| copies.detached.push(GONE)).unwrap();
+        let id = SegmentId(GONE.ids().0.0 + 5);
+        let record = |stores: &[u16]| SegmentRecord {
+            state: SegmentState::Sealed { len: 9 },
+            kind: Kind::Pack,
+            writer: 1,
+            stores: stores.iter().map(|store| StoreNumber(*store)).collect(),
+        };
+        put(&engine, key::segment(id), record(&[1, 3]).encode());
+        let known = || segments_made_by(&engine, GONE, GONE.ids().0, 10).unwrap();
+        let before = known().remove(0);
+        assert!(rename_stores(&engine, &before, vec![StoreNumber(1), StoreNumber(2)]).unwrap());
+        assert_eq!(known()[0].record, record(&[1, 2]));
+        assert!(has_copy(&engine, id, StoreNumber(2)).unwrap() && !has_copy(&engine, id, GONE).unwrap());
+        assert!(!rename_stores(&engine, &before, vec![StoreNumber(7)]).unwrap());
+        let now = known().remove(0);
+        change_copies(&engine, &|copies| copies.detached.clear()).unwrap();
+        assert!(!rename_stores(&engine, &now, vec![StoreNumber(7)]).unwrap());
+        assert_eq!(known()[0].record, record(&[1, 2]));
+        assert!(segments_made_by(&engine, GONE, SegmentId(id.0 + 1), 10).unwrap().is_empty());
+        assert!(segments_made_by(&engine, StoreNumber(1), SegmentId(1), 10).unwrap().is_empty());
     }
 }
