@@ -10,7 +10,7 @@ use margay_meta::Engine;
 use margay_postgres::PostgresEngine;
 use margay_segment::{SegmentId, StoreNumber};
 use margay_volume::{
-    CopiesRecord, KnownStore, SegmentState, change_copies, known_stores, read_copies, segments_made_by,
+    CopiesRecord, KnownStore, SegmentState, change_copies, is_referenced, known_stores, read_copies, segments_made_by,
 };
 use serde_json::{Value, json};
 
@@ -110,7 +110,9 @@ struct Segments {
     of_store: BTreeMap<StoreNumber, Has>,
 }
 
-fn count_segments(engine: &dyn Engine, stores: &[KnownStore], detached: &[StoreNumber]) -> Result<Segments, Failure> {
+/// Those that something refers to, as far as it matters: of a segment with all of its copies it is not asked.
+fn count_segments(engine: &dyn Engine, stores: &[KnownStore], copies: &CopiesRecord) -> Result<Segments, Failure> {
+    let (wanted, detached) = (usize::from(copies.copies), &copies.detached);
     let mut found = Segments::default();
     for store in stores {
         let mut from = store.number.ids().0;
@@ -120,6 +122,9 @@ fn count_segments(engine: &dyn Engine, stores: &[KnownStore], detached: &[StoreN
             for known in some.into_iter().filter(|known| known.record.state != SegmentState::Removed) {
                 let has = &known.record.stores;
                 let left = has.iter().filter(|store| !detached.contains(store)).count();
+                if left < wanted && !is_referenced(engine, known.id).map_err(fail)? {
+                    continue;
+                }
                 found.all += 1;
                 *found.by_stores.entry(left).or_default() += 1;
                 for store in has {
@@ -145,7 +150,7 @@ fn state_of(store: &KnownStore, copies: &CopiesRecord) -> &'static str {
 fn show(engine: &dyn Engine, as_json: bool) -> Result<(), Failure> {
     let copies = read_copies(engine).map_err(fail)?;
     let stores = known_stores(engine).map_err(fail)?;
-    let segments = count_segments(engine, &stores, &copies.detached)?;
+    let segments = count_segments(engine, &stores, &copies)?;
     let too_few = segments.by_stores.range(..usize::from(copies.copies)).map(|(_, count)| count).sum::<u64>();
     let nowhere = segments.by_stores.get(&0).copied().unwrap_or_default();
     if as_json {
@@ -231,8 +236,7 @@ fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Re
                 store.0, known.host
             )));
         }
-        let alone =
-            count_segments(engine, &stores, &copies.detached)?.of_store.get(&store).copied().unwrap_or_default().alone;
+        let alone = count_segments(engine, &stores, &copies)?.of_store.get(&store).copied().unwrap_or_default().alone;
         if alone > 0 && !lose {
             return Err(Failure::failed(format!(
                 "{alone} segments of store {} are nowhere else: start its server again, or give them up with --lose",

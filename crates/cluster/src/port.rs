@@ -89,7 +89,10 @@ fn answer_to(own: &Store, question: Question, bytes: &[u8]) -> Result<Bytes, Seg
         What::Read { extent, skip, len } => own.read(&extent, skip, len),
         What::Verify(extent) => own.verify(&extent).map(|()| Bytes::new()),
         What::State(id) => own.state(id).map(|info| encode_state(&info).into()),
-        What::Write { id, kind, offset, .. } => {
+        What::Write { id, kind, offset, before, .. } => {
+            if before > 0 && own.listed(id)?.len < before {
+                return Err(SegmentError::Missing(id));
+            }
             own.write_copy(id, kind, offset, bytes)?;
             Ok(Bytes::copy_from_slice(&name.generation.to_be_bytes()))
         }

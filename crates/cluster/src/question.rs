@@ -2,7 +2,8 @@
 //!
 //! Layout:     a question: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
 //!             run, skip and length of the extent, skip and length of what is read. To write, the run is where the bytes go and
-//!             how many follow the question; its checksum is the kind of the segment, and the skip 1 if they are to be durable.
+//!             how many follow the question; its checksum is the kind of the segment, the skip of the
+//!             extent how long the copy is before that, and the other skip 1 if they are to be durable.
 //!             The answer to a read has the bytes, with their CRC-32C in a header; to a state kind, length and whether it is
 //!             open, a byte, eight and one; to a write the generation of the store, eight bytes.
 //! Invariants: Q1 a question has one length, with as many bytes behind it as it says, so nothing is overlooked.
@@ -27,6 +28,8 @@ pub(crate) const WRITE_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const READ_BYTES_MAX: u64 = 4 << 20;
 
 const VERSION: u8 = 1;
+/// The kind of a question that bytes follow.
+const WRITE: u8 = 3;
 const NUMBERS: usize = 9;
 pub(crate) const QUESTION_BYTES: usize = 2 + 8 * NUMBERS;
 const STATE_BYTES: usize = 10;
@@ -47,6 +50,8 @@ pub(crate) enum What {
         offset: u64,
         len: u64,
         durably: bool,
+        /// How long the copy is at least before that; else what it had is lost.
+        before: u64,
     },
     /// Nothing is added to a copy any more.
     Seal(SegmentId),
@@ -87,9 +92,9 @@ impl Question {
             What::Read { extent, skip, len } => (0, extent, skip, len),
             What::Verify(extent) => (1, extent, 0, 0),
             What::State(segment) => (2, none(segment), 0, 0),
-            What::Write { id, kind, offset, len, durably } => {
+            What::Write { id, kind, offset, len, durably, before } => {
                 let run = Run { segment: id, offset, len, crc: kind_number(kind).into() };
-                (3, Extent { run, skip: 0, len }, durably.into(), 0)
+                (WRITE, Extent { run, skip: before, len: 0 }, durably.into(), 0)
             }
             What::Seal(segment) => (4, none(segment), 0, 0),
             What::Remove(segment) => (5, none(segment), 0, 0),
@@ -121,15 +126,15 @@ impl Question {
         let run = Run { segment: SegmentId(segment), offset, len: run_len, crc: u32::try_from(crc).ok()? };
         let extent = Extent { run, skip: extent_skip, len: extent_len };
         let is_within = |start: u64, len: u64, whole: u64| start.checked_add(len).is_some_and(|end| end <= whole);
-        let is_right =
-            rest.is_empty() && is_within(extent_skip, extent_len, run_len) && is_within(skip, len, extent_len);
+        let is_extent = is_within(extent_skip, extent_len, run_len) && is_within(skip, len, extent_len);
+        let is_right = rest.is_empty() && (kind == WRITE || is_extent);
         let what = match kind {
             0 if len <= READ_BYTES_MAX => What::Read { extent, skip, len },
             1 => What::Verify(extent),
             2 => What::State(run.segment),
-            3 if run_len <= WRITE_BYTES_MAX && skip <= 1 => {
+            WRITE if run_len <= WRITE_BYTES_MAX && skip <= 1 && (extent_len, len) == (0, 0) => {
                 let kind = u8::try_from(run.crc).ok().and_then(kind_of)?;
-                What::Write { id: run.segment, kind, offset, len: run_len, durably: skip == 1 }
+                What::Write { id: run.segment, kind, offset, len: run_len, durably: skip == 1, before: extent_skip }
             }
             4 => What::Seal(run.segment),
             5 => What::Remove(run.segment),
@@ -182,8 +187,8 @@ mod tests {
             What::Read { extent, skip: 1, len: 89 },
             What::Verify(extent),
             What::State(id),
-            What::Write { id, kind, offset: 1 << 40, len: WRITE_BYTES_MAX, durably: true },
-            What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false },
+            What::Write { id, kind, offset: 1 << 40, len: WRITE_BYTES_MAX, durably: true, before: 1 << 41 },
+            What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false, before: 0 },
             What::Seal(id),
             What::Remove(id),
         ] {
@@ -205,7 +210,7 @@ mod tests {
             let question = Question { store: StoreNumber(7), what: What::Read { extent, skip, len } };
             assert_eq!(Question::decode(&question.encode()), None, "{question:?}");
         }
-        let write = What::Write { id, kind, offset: 0, len: WRITE_BYTES_MAX + 1, durably: false };
+        let write = What::Write { id, kind, offset: 0, len: WRITE_BYTES_MAX + 1, durably: false, before: 0 };
         assert_eq!(Question::decode(&Question { store: StoreNumber(7), what: write }.encode()), None);
         for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
             let info = SegmentInfo { id: run.segment, kind, len: 1 << 33, open: kind == Kind::Pack };

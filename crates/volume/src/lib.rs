@@ -80,7 +80,8 @@ pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::Lease;
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
 pub use stores::{
-    KnownSegment, KnownStore, change_copies, has_copy, known_stores, read_copies, rename_stores, segments_made_by,
+    KnownSegment, KnownStore, change_copies, has_copy, is_referenced, known_stores, read_copies, rename_stores,
+    segments_made_by,
 };
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{

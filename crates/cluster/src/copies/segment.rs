@@ -55,6 +55,8 @@ pub(super) struct Lacking {
     pub(super) parts: Vec<Range<u64>>,
     /// The store has so many of the parts then.
     pub(super) until: usize,
+    /// How long its copy is now, at least.
+    pub(super) before: u64,
 }
 
 impl Copied {
@@ -149,7 +151,8 @@ impl Copied {
             return None;
         }
         let has = copy.has;
-        Some(Lacking { parts: joined(&state.parts[has..]), until })
+        let before = state.parts[..has].iter().map(|part| part.end).max().unwrap_or(0);
+        Some(Lacking { parts: joined(&state.parts[has..]), until, before })
     }
 
     pub(super) fn has(&self, store: StoreNumber, until: usize) {
@@ -157,6 +160,11 @@ impl Copied {
             assert!(copy.has <= until, "S1");
             copy.has = until;
         });
+    }
+
+    /// What the store had of it is gone.
+    pub(super) fn lost(&self, store: StoreNumber) {
+        self.change(store, |copy| copy.has = 0);
     }
 
     pub(super) fn failed(&self, store: StoreNumber, why: String) {
@@ -211,7 +219,7 @@ mod tests {
         assert!(copied.behind().is_empty(), "one task sends to a store");
         let lacking = copied.lacking(ONE).unwrap();
         // The header goes with the first part.
-        assert_eq!((lacking.parts, lacking.until), (vec![0..100], 1));
+        assert_eq!((&lacking.parts[0], lacking.parts.len(), lacking.until, lacking.before), (&(0..100), 1, 1, 0));
         copied.wrote(100..120);
         copied.wrote(200..210);
         copied.has(ONE, 1);
@@ -221,7 +229,9 @@ mod tests {
         assert_eq!(copied.count(), Count { have: 0, sending: 1, sending_behind: 1 });
         assert_eq!(copied.failures(), "store 2: gone");
         let lacking = copied.lacking(ONE).unwrap();
-        assert_eq!((lacking.parts, lacking.until), (vec![100..120, 200..210], 3));
+        assert_eq!((lacking.parts, lacking.until, lacking.before), (vec![100..120, 200..210], 3, 100));
+        copied.lost(ONE);
+        assert_eq!(copied.lacking(ONE).unwrap().parts, [0..120, 200..210]);
         copied.has(ONE, 3);
         assert!(copied.lacking(ONE).is_none());
         copied.revive(&|_| false);

@@ -24,11 +24,16 @@ const BATCH_TRIES_MAX: usize = 3;
 /// Until the store has all, or fails.
 pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNumber) {
     while let Some(lacking) = copied.lacking(store) {
-        match send_batch(&inner, (copied.id, copied.kind), &lacking.parts, store).await {
+        match send_batch(&inner, (copied.id, copied.kind), (&lacking.parts, lacking.before), store).await {
             Ok(()) => {
                 // Before whoever waits sees it: its commit names the store.
                 inner.note_copy(copied.id, store);
                 copied.has(store, lacking.until);
+            }
+            // Its copy was removed meanwhile (U2 of upkeep): it gets all again.
+            Err(SegmentError::Missing(_)) if lacking.before > 0 => {
+                inner.forget_copy(copied.id, store);
+                copied.lost(store);
             }
             Err(error) => {
                 inner.counters.failed_sends.fetch_add(1, Ordering::Relaxed);
@@ -50,11 +55,11 @@ pub(super) fn seal_here(inner: &Arc<Inner>, copied: &Copied) {
     }
 }
 
-/// Parts of a file, durably.
+/// Parts of a file, durably. `before`: how long the copy is; `Missing` if it is shorter.
 pub(super) async fn send_batch(
     inner: &Arc<Inner>,
     (id, kind): (SegmentId, Kind),
-    parts: &[Range<u64>],
+    (parts, before): (&[Range<u64>], u64),
     store: StoreNumber,
 ) -> Result<(), SegmentError> {
     let sends = inner.sends(store);
@@ -66,7 +71,7 @@ pub(super) async fn send_batch(
             let _turn = sends.acquire().await.map_err(|error| SegmentError::Io(io::Error::other(error)))?;
             let (len, durably) = (piece.end - piece.start, at + 1 == pieces.len());
             let body = read(inner, id, piece.clone()).await?;
-            let what = What::Write { id, kind, offset: piece.start, len, durably };
+            let what = What::Write { id, kind, offset: piece.start, len, durably, before };
             let answer = inner.peers.ask_with(store, what, body, SEND_TIME_MAX).await?;
             inner.counters.sent_bytes.fetch_add(len, Ordering::Relaxed);
             generations.push(answer);
@@ -97,12 +102,16 @@ async fn read(inner: &Arc<Inner>, id: SegmentId, piece: Range<u64>) -> Result<Ve
 
 /// Nothing is added to the segment any more.
 pub(super) async fn seal(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+    let sends = inner.sends(store);
+    let Ok(_turn) = sends.acquire().await else { return };
     // A copy that stays open costs a file handle until its store is started again.
     let _ = inner.peers.ask(store, What::Seal(id), SEND_TIME_MAX).await;
 }
 
 /// The segment is gone. A store that is not reached removes its copy later, by the rows.
 pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+    let sends = inner.sends(store);
+    let Ok(_turn) = sends.acquire().await else { return };
     let _ = inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await;
 }
 

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_segment::{SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{Error, KnownSegment, SegmentState, has_copy, rename_stores, segments_made_by};
+use margay_volume::{Error, KnownSegment, SegmentState, has_copy, is_referenced, rename_stores, segments_made_by};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
 
@@ -259,6 +259,9 @@ fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, detached: &[Sto
     if known.record.state == SegmentState::Removed {
         return Ok(());
     }
+    if !is_referenced(&*inner.peers.engine, known.id)? {
+        return Ok(());
+    }
     let mut have: Vec<StoreNumber> =
         known.record.stores.iter().copied().filter(|store| !detached.contains(store)).collect();
     if have.first() != Some(&own) || have.len() >= wanted {
@@ -268,8 +271,9 @@ fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, detached: &[Sto
         return Ok(());
     };
     let sender = Arc::clone(inner);
+    let all = std::iter::once(0..info.len).collect::<Vec<_>>();
     let sent = inner.peers.block(async move {
-        let sent = send::send_batch(&sender, (info.id, info.kind), &[0..info.len], store).await;
+        let sent = send::send_batch(&sender, (info.id, info.kind), (&all, 0), store).await;
         send::seal(sender, info.id, store).await;
         sent
     });

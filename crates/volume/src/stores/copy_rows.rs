@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use margay_meta::{Engine, RowVersion};
-use margay_rows::key;
+use margay_rows::key::{self, Live};
 use margay_rows::record::{Copies, SegmentRecord, SegmentState, SessionRecord, StoreRecord};
 use margay_segment::{SegmentId, StoreNumber};
 
@@ -120,6 +120,17 @@ pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Resul
     Ok(record.state != SegmentState::Removed && record.stores.contains(&store))
 }
 
+/// Whether anything refers to the segment, by its counters: else it waits for its removal, and needs no copies.
+pub fn is_referenced(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
+    let bytes = |side| -> Result<u64, Error> {
+        let row = engine.get(&key::live(id, side))?.value;
+        Ok(row.and_then(|row| row.value.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+    };
+    let (gained, shared, lost) = (bytes(Live::Gained)?, bytes(Live::Shared)?, bytes(Live::Lost)?);
+    // In another order a change in between would look like none.
+    Ok(gained + shared != lost)
+}
+
 /// Names other stores for a segment whose own store was detached when it was read; false if that, or its row, has changed since.
 pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<StoreNumber>) -> Result<bool, Error> {
     let mut draft = Draft::default();
@@ -190,6 +201,11 @@ mod tests {
         assert!(!rename_stores(&engine, &now, vec![StoreNumber(7)]).unwrap());
         assert_eq!(known()[0].record, record(&[1, 2]));
         assert!(segments_made_by(&engine, GONE, SegmentId(id.0 + 1), 10).unwrap().is_empty());
+        assert!(!is_referenced(&engine, id).unwrap());
+        let mut draft = Draft::default();
+        draft.add(key::live(id, Live::Gained), 5);
+        draft.commit(&engine).unwrap();
+        assert!(is_referenced(&engine, id).unwrap());
         assert!(segments_made_by(&engine, StoreNumber(1), SegmentId(1), 10).unwrap().is_empty());
     }
 }

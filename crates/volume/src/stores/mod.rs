@@ -34,7 +34,8 @@ pub(crate) use self::attach::NotAttached;
 use self::copies::CopiedRun;
 pub use self::copies::Copies;
 pub use self::copy_rows::{
-    KnownSegment, KnownStore, change_copies, has_copy, known_stores, read_copies, rename_stores, segments_made_by,
+    KnownSegment, KnownStore, change_copies, has_copy, is_referenced, known_stores, read_copies, rename_stores,
+    segments_made_by,
 };
 pub use self::place::{StorePlace, store_place};
 pub(crate) use self::processes::Alone;
@@ -42,6 +43,9 @@ pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
 use crate::api::Error;
 use crate::draft::Draft;
+
+/// The stores of other processes, and the copies of own segments there.
+pub(crate) type Others = (Option<Arc<dyn Peers>>, Option<Arc<dyn Copies>>);
 
 /// The own store, and access to the others.
 #[derive(Debug)]
@@ -61,7 +65,7 @@ impl Stores {
         env: &Env,
         engine: &Arc<dyn Engine>,
         own: Arc<dyn Segments>,
-        (peers, copies): (Option<Arc<dyn Peers>>, Option<Arc<dyn Copies>>),
+        (peers, copies): Others,
         processes: Arc<dyn Processes>,
     ) -> Result<Stores, NotAttached> {
         let number = attach::attach(env, &**engine, &*own, &*processes)?;
