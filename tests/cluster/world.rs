@@ -92,11 +92,6 @@ impl World {
         Ok(found.map(|found| found.bytes))
     }
 
-    /// The server's list of the bucket.
-    pub(crate) fn keys(&self, door: &Door) -> String {
-        door.server.client(&["ls", "--recursive", "s3://bucket"])
-    }
-
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
