@@ -20,7 +20,7 @@ use server::Server;
 use world::{Door, World, body, wait_until};
 
 /// The server's list of the bucket.
-fn keys(door: &Door) -> String {
+fn listed(door: &Door) -> String {
     door.server.client(&["ls", "--recursive", "s3://bucket"])
 }
 
@@ -41,9 +41,9 @@ fn what_one_server_takes_the_other_one_gives() {
         assert_eq!(world.get(from, &large).unwrap().unwrap(), body(7));
         assert_eq!(world.get(to, &large).unwrap().unwrap(), body(7));
     }
-    let keys = keys(&one);
+    let keys = listed(&one);
     assert!(["d/large0", "d/large1", "small0", "small1"].iter().all(|key| keys.contains(key)), "{keys}");
-    assert_eq!(keys(&one), keys(&two));
+    assert_eq!(listed(&one), listed(&two));
     world.runtime.block_on(one.upstream.delete("d/large1")).unwrap();
     assert_eq!(world.get(&two, "d/large1").unwrap(), None);
 }
