@@ -13,6 +13,7 @@ use margay_segment::{SegmentId, StoreNumber};
 
 use crate::api::Error;
 use crate::draft::Draft;
+use crate::driver::counters::decode_counter;
 use crate::error::Refused;
 
 /// Attempts to change a row while others change it.
@@ -122,13 +123,12 @@ pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Resul
 
 /// Whether anything refers to the segment, by its counters: else it waits for its removal, and needs no copies.
 pub fn is_referenced(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
-    let bytes = |side| -> Result<u64, Error> {
+    let bytes = |side| -> Result<i64, Error> {
         let row = engine.get(&key::live(id, side))?.value;
-        Ok(row.and_then(|row| row.value.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+        row.map_or(Ok(0), |row| decode_counter(&row.value))
     };
     let (gained, shared, lost) = (bytes(Live::Gained)?, bytes(Live::Shared)?, bytes(Live::Lost)?);
-    // In another order a change in between would look like none.
-    Ok(gained + shared != lost)
+    Ok(gained.saturating_add(shared) > lost)
 }
 
 /// Names other stores for a segment whose own store was detached when it was read; false if that, or its row, has changed since.
@@ -151,6 +151,7 @@ pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<Stor
 #[cfg(test)]
 mod tests {
     use margay_meta::memory::Memory;
+    use margay_meta::{Batch, Write};
     use margay_segment::Kind;
 
     use super::*;
@@ -202,10 +203,16 @@ mod tests {
         assert_eq!(known()[0].record, record(&[1, 2]));
         assert!(segments_made_by(&engine, GONE, SegmentId(id.0 + 1), 10).unwrap().is_empty());
         assert!(!is_referenced(&engine, id).unwrap());
-        let mut draft = Draft::default();
-        draft.add(key::live(id, Live::Gained), 5);
-        draft.commit(&engine).unwrap();
+        let count = |side, delta| {
+            let writes = vec![Write::Add { key: key::live(id, side), delta }];
+            engine.commit(Batch { preconditions: Vec::new(), writes, payload: None }).unwrap();
+        };
+        count(Live::Gained, 200);
+        count(Live::Lost, 100);
+        count(Live::Shared, 100);
         assert!(is_referenced(&engine, id).unwrap());
+        count(Live::Lost, 200);
+        assert!(!is_referenced(&engine, id).unwrap());
         assert!(segments_made_by(&engine, StoreNumber(1), SegmentId(1), 10).unwrap().is_empty());
     }
 }
