@@ -13,7 +13,6 @@ use margay_segment::{SegmentId, StoreNumber};
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::driver::counters::decode_counter;
 use crate::error::Refused;
 
 /// Attempts to change a row while others change it.
@@ -125,7 +124,11 @@ pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Resul
 pub fn is_referenced(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
     let bytes = |side| -> Result<i64, Error> {
         let row = engine.get(&key::live(id, side))?.value;
-        row.map_or(Ok(0), |row| decode_counter(&row.value))
+        let Some(row) = row else { return Ok(0) };
+        let value = row.value.as_ref().try_into();
+        value
+            .map(i64::from_le_bytes)
+            .map_err(|_| Error::Corrupt("a counter of live bytes has a wrong length".to_owned()))
     };
     let (gained, shared, lost) = (bytes(Live::Gained)?, bytes(Live::Shared)?, bytes(Live::Lost)?);
     Ok(gained.saturating_add(shared) > lost)
