@@ -106,7 +106,13 @@ fn mirrored(seed: u64, mut cache: Cache) {
     assert!(shown == there, "seed {seed}: fresh {:#?}\nthere {:#?}", keys(&shown), keys(&there));
     for key in shown.keys() {
         let path = key.trim_end_matches('/');
-        assert_eq!(fresh.xattrs(path), world.xattrs(path), "seed {seed}: attributes of {key}");
+        // Which of the two is wrong: the object or what is read of it.
+        let headers = store.objects().get(key).map(|object| object.headers.clone());
+        assert_eq!(
+            fresh.xattrs(path),
+            world.xattrs(path),
+            "seed {seed}: attributes of {key}, in the bucket {headers:?}"
+        );
     }
     assert_eq!(fresh.far.backlog().files, 0, "what was read is not dirty");
     // What was begun and has not ended ends with the next process.
