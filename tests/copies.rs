@@ -155,4 +155,13 @@ fn damaged_bytes_are_read_from_a_copy() {
     let one = world.serve("one", &[]);
     [&one, &two, &three].into_iter().for_each(|door| acknowledged.check(&world, door));
     assert!(world.log().contains("damaged, and read from a copy"), "{}", world.log());
+    // A store that was detached does not come back by itself.
+    kill(three);
+    wait_until("it is taken for dead", || cluster(&world, &["detach", "2"]).is_ok());
+    let done = world.command("three", &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(!done.status.success() && said.contains("detach 2 --undo"), "{said}");
+    cluster(&world, &["detach", "2", "--undo"]).unwrap();
+    let three = world.serve("three", &[]);
+    acknowledged.check(&world, &three);
 }

@@ -4,21 +4,20 @@
 //! Not here:   making copies (margay-cluster).
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_postgres::PostgresEngine;
-use margay_segment::{SegmentId, StoreNumber};
+use margay_segment::StoreNumber;
 use margay_volume::{
-    CopiesRecord, KnownStore, SegmentState, change_copies, is_referenced, known_stores, read_copies, segments_made_by,
+    CopiesRecord, Error, KnownSegment, KnownStore, SegmentState, change_copies, is_referenced, known_stores,
+    read_copies, visit_segments_made_by,
 };
 use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
 use crate::exit::Failure;
-
-/// Rows that are read at once.
-const ROWS_READ: usize = 1000;
 
 const EXAMPLES: &str = "Examples:
   margay cluster status --metadata postgres://margay@db/margay
@@ -110,31 +109,36 @@ struct Segments {
     of_store: BTreeMap<StoreNumber, Has>,
 }
 
-/// Those that something refers to, as far as it matters: of a segment with all of its copies it is not asked.
+impl Segments {
+    /// One that nothing refers to needs no copies; of one that has all of them it is not asked.
+    fn count(&mut self, engine: &dyn Engine, known: &KnownSegment, copies: &CopiesRecord) -> Result<(), Error> {
+        if known.record.state == SegmentState::Removed {
+            return Ok(());
+        }
+        let has = &known.record.stores;
+        let left = has.iter().filter(|store| !copies.detached.contains(store)).count();
+        if left < usize::from(copies.copies) && !is_referenced(engine, known.id)? {
+            return Ok(());
+        }
+        self.all += 1;
+        *self.by_stores.entry(left).or_default() += 1;
+        for store in has {
+            let of_store = self.of_store.entry(*store).or_default();
+            of_store.segments += 1;
+            of_store.alone += u64::from(left == 1 && !copies.detached.contains(store));
+        }
+        Ok(())
+    }
+}
+
 fn count_segments(engine: &dyn Engine, stores: &[KnownStore], copies: &CopiesRecord) -> Result<Segments, Failure> {
-    let (wanted, detached) = (usize::from(copies.copies), &copies.detached);
     let mut found = Segments::default();
     for store in stores {
-        let mut from = store.number.ids().0;
-        loop {
-            let some = segments_made_by(engine, store.number, from, ROWS_READ).map_err(fail)?;
-            let Some(last) = some.last().map(|known| known.id) else { break };
-            for known in some.into_iter().filter(|known| known.record.state != SegmentState::Removed) {
-                let has = &known.record.stores;
-                let left = has.iter().filter(|store| !detached.contains(store)).count();
-                if left < wanted && !is_referenced(engine, known.id).map_err(fail)? {
-                    continue;
-                }
-                found.all += 1;
-                *found.by_stores.entry(left).or_default() += 1;
-                for store in has {
-                    let of_store = found.of_store.entry(*store).or_default();
-                    of_store.segments += 1;
-                    of_store.alone += u64::from(left == 1 && !detached.contains(store));
-                }
-            }
-            from = SegmentId(last.0 + 1);
-        }
+        let mut count = |known: KnownSegment| {
+            found.count(engine, &known, copies)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        visit_segments_made_by(engine, store.number, &mut count).map_err(fail)?;
     }
     Ok(found)
 }

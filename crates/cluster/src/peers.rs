@@ -72,7 +72,7 @@ struct Place {
 
 /// One store.
 #[derive(Clone, Debug)]
-struct HttpStore {
+pub(crate) struct HttpStore {
     shared: Arc<Shared>,
     number: StoreNumber,
 }
@@ -110,7 +110,7 @@ impl HttpPeers {
 impl Peers for HttpPeers {
     /// Whether it is reached shows when it is asked: nothing waits here.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
-        Some(Arc::new(ReadOnly(HttpStore { shared: Arc::clone(&self.0), number })))
+        Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
     }
 }
 
@@ -259,6 +259,10 @@ impl Place {
 }
 
 impl HttpStore {
+    pub(crate) fn new(shared: &Arc<Shared>, number: StoreNumber) -> HttpStore {
+        HttpStore { shared: Arc::clone(shared), number }
+    }
+
     fn ask(&self, what: What) -> Result<Bytes, SegmentError> {
         let (shared, number) = (Arc::clone(&self.shared), self.number);
         let time_max = if matches!(what, What::Verify(_)) { VERIFY_TIME_MAX } else { ANSWER_TIME_MAX };

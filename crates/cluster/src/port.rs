@@ -51,8 +51,8 @@ impl StorePort {
         if !self.key.is_of(&signature, &body) {
             return failure(StatusCode::FORBIDDEN, REFUSED, "signed with the key of another volume");
         }
-        let (question, bytes) =
-            (body.slice(..body.len().min(QUESTION_BYTES)), body.slice(body.len().min(QUESTION_BYTES)..));
+        let mut bytes = body;
+        let question = bytes.split_to(bytes.len().min(QUESTION_BYTES));
         let is_whole = |question: &Question| question.what.bytes_behind() == bytes.len() as u64;
         let Some(question) = Question::decode(&question).filter(is_whole) else {
             return failure(StatusCode::BAD_REQUEST, REFUSED, "this is no question, or one of a newer program");

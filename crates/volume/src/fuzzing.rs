@@ -18,8 +18,8 @@ use margay_rows::record::multipart::{
     decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes,
 };
 use margay_rows::record::{
-    BackRow, Bucket, Copies, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Fingerprints,
-    KeyFile, Line, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
+    BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
+    Fingerprints, KeyFile, Line, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
 
@@ -219,7 +219,7 @@ pub fn row_value(bytes: &[u8]) {
             }
         }
         14 => round(value, Fingerprints::decode, Fingerprints::encode),
-        17 => round(value, Copies::decode, Copies::encode),
+        17 => round(value, CopiesRecord::decode, CopiesRecord::encode),
         16 => round(value, BackRow::decode, |back| BackRow::encode(&back.run(SegmentId(9), 64), back.row.as_deref())),
         15 => {
             if let Ok(row) = decode_location(value) {
@@ -309,7 +309,11 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "fingerprints",
             value(14, &Fingerprints { salt: [2; 16], of_secrets: vec![[3; 16]; 2] }.encode()),
         ),
-        ("row_value", "copies", value(17, &Copies { copies: 3, write: 2, detached: vec![StoreNumber(4)] }.encode())),
+        (
+            "row_value",
+            "copies",
+            value(17, &CopiesRecord { copies: 3, write: 2, detached: vec![StoreNumber(4)] }.encode()),
+        ),
         ("row_value", "back", value(16, &BackRow::encode(&run, Some(&key::entry(Ino(3), b"name"))))),
         ("row_value", "location", value(15, &encode_location(&key::inode(Ino(3))))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),

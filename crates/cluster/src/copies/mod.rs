@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct HttpCopies {
     inner: Arc<Inner>,
-    upkeep: Option<(Arc<Upkeep>, JoinHandle<()>)>,
+    upkeep: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub(crate) struct Inner {
     unsure: Mutex<HashSet<SegmentId>>,
     sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     counters: Counters,
+    /// The thread of upkeep is to end.
+    is_over: AtomicBool,
 }
 
 /// Since the start.
@@ -111,11 +113,12 @@ impl HttpCopies {
             unsure: Mutex::default(),
             sends: Mutex::default(),
             counters: Counters::default(),
+            is_over: AtomicBool::new(false),
         });
         // The volume is not attached yet, so no own segment is written before the first look.
         inner.targets.look(&inner).map_err(|error| io::Error::other(error.to_string()))?;
-        let (upkeep, thread) = Upkeep::start(Arc::clone(&inner))?;
-        Ok(HttpCopies { inner, upkeep: Some((upkeep, thread)) })
+        let upkeep = Some(Upkeep::start(Arc::clone(&inner))?);
+        Ok(HttpCopies { inner, upkeep })
     }
 
     pub fn statistics(&self) -> CopyStatistics {
@@ -138,8 +141,9 @@ impl HttpCopies {
 
 impl Drop for HttpCopies {
     fn drop(&mut self) {
-        if let Some((upkeep, thread)) = self.upkeep.take() {
-            upkeep.end();
+        self.inner.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.upkeep.take() {
+            thread.thread().unpark();
             // The panic was already reported.
             let _ = thread.join();
         }
@@ -174,8 +178,7 @@ impl Inner {
     /// Finds stores for a segment until so many are sent to, lets those that have failed try again when they are there again, and
     /// sends what they lack.
     fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize) {
-        let is_usable = |store: StoreNumber| self.targets.is_usable(store);
-        copied.revive(&is_usable);
+        copied.revive(&|store| self.targets.is_usable(store));
         while copied.count().sending < wanted {
             let Some(store) = self.targets.choose(copied.id, &copied.tried()) else { break };
             copied.join(store);
@@ -246,6 +249,9 @@ impl Copies for HttpCopies {
     fn wrote(&self, id: SegmentId, part: Range<u64>) {
         if self.inner.targets.numbers().copies < 2 {
             return;
+        }
+        if let Some(copied) = self.inner.copied(id) {
+            return copied.wrote(part);
         }
         let kind = match self.inner.own.listed(id) {
             Ok(info) => info.kind,

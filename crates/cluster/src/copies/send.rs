@@ -114,16 +114,3 @@ pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber)
     let Ok(_turn) = sends.acquire().await else { return };
     let _ = inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await;
 }
-
-/// How much a store has of a segment; `None`: nothing.
-pub(super) async fn copied_bytes(
-    inner: &Arc<Inner>,
-    id: SegmentId,
-    store: StoreNumber,
-) -> Result<Option<u64>, SegmentError> {
-    match inner.peers.ask(store, What::State(id), SEND_TIME_MAX).await {
-        Ok(answer) => Ok(crate::question::decode_state(id, &answer).map(|info| info.len)),
-        Err(SegmentError::Missing(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}

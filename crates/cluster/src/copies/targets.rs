@@ -35,9 +35,13 @@ struct State {
 }
 
 impl State {
+    fn is_open(&self, store: StoreNumber) -> bool {
+        self.live.contains_key(&store) && !self.numbers.detached.contains(&store)
+    }
+
     fn is_usable(&self, store: StoreNumber) -> bool {
         let is_left_alone = self.failed.get(&store).is_some_and(|at| at.elapsed() < LEFT_ALONE);
-        self.live.contains_key(&store) && !is_left_alone && !self.numbers.detached.contains(&store)
+        self.is_open(store) && !is_left_alone
     }
 }
 
@@ -78,8 +82,7 @@ impl Targets {
 
     /// Whether a process has the store open, also if it has just failed.
     pub(super) fn is_open(&self, store: StoreNumber) -> bool {
-        let state = self.0.lock();
-        state.live.contains_key(&store) && !state.numbers.detached.contains(&store)
+        self.0.lock().is_open(store)
     }
 
     /// Stores that can be asked now.
@@ -92,11 +95,7 @@ impl Targets {
     /// A store for a segment (T1).
     pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber]) -> Option<StoreNumber> {
         let state = self.0.lock();
-        let open = state
-            .live
-            .keys()
-            .copied()
-            .filter(|store| !except.contains(store) && !state.numbers.detached.contains(store));
+        let open = state.live.keys().copied().filter(|store| !except.contains(store) && state.is_open(*store));
         // One that has just failed may be there again, and is better than none.
         open.max_by_key(|store| (state.is_usable(*store), weight(id, *store)))
     }

@@ -7,20 +7,21 @@
 //! Locking:    one thread; its own state is not shared.
 //! Not here:   copies of what is being written (copies).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use margay_segment::{SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{Error, KnownSegment, SegmentState, has_copy, is_referenced, rename_stores, segments_made_by};
-use parking_lot::{Condvar, Mutex};
+use margay_segment::{OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, rename_stores, visit_segments_made_by};
 use tokio::time::Instant;
 
 use super::segment::Copied;
 use super::{Inner, send};
+use crate::peers::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
@@ -29,87 +30,65 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const UNNAMED_FOR: Duration = Duration::from_secs(3600);
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 2;
-/// Rows of a detached store that are read at once.
-const ROWS_READ: usize = 1000;
 
-/// Ends the thread.
-#[derive(Debug, Default)]
+/// The thread, and what it knows between two rounds.
 pub(super) struct Upkeep {
-    ended: Mutex<bool>,
-    changed: Condvar,
-    is_over: AtomicBool,
-}
-
-/// What the thread knows between two rounds.
-#[derive(Default)]
-struct Rounds {
+    inner: Arc<Inner>,
     repaired_at: Option<Instant>,
     swept_at: Option<Instant>,
     /// How often a store had been opened when it was asked what it has.
     asked: HashMap<StoreNumber, u64>,
+    /// Detached stores whose segments lack no copy that is made here, while these are the numbers.
+    whole: (CopiesRecord, BTreeSet<StoreNumber>),
     /// Copies that no row names, how long they were, and since when.
     unnamed: HashMap<SegmentId, (u64, Instant)>,
 }
 
 impl Upkeep {
-    pub(super) fn start(inner: Arc<Inner>) -> io::Result<(Arc<Upkeep>, JoinHandle<()>)> {
-        let upkeep = Arc::new(Upkeep::default());
-        let own = Arc::clone(&upkeep);
-        let thread = std::thread::Builder::new().name("copies".to_owned()).spawn(move || own.run(&inner))?;
-        Ok((upkeep, thread))
-    }
-
-    pub(super) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-        *self.ended.lock() = true;
-        self.changed.notify_all();
+    /// It ends after `Inner::is_over` is set and the thread unparked.
+    pub(super) fn start(inner: Arc<Inner>) -> io::Result<JoinHandle<()>> {
+        let (asked, whole, unnamed) = (HashMap::new(), Default::default(), HashMap::new());
+        let upkeep = Upkeep { inner, repaired_at: None, swept_at: None, asked, whole, unnamed };
+        std::thread::Builder::new().name("copies".to_owned()).spawn(move || upkeep.run())
     }
 
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.inner.is_over.load(Ordering::Acquire)
     }
 
-    fn run(&self, inner: &Arc<Inner>) {
-        let mut rounds = Rounds::default();
-        loop {
-            {
-                let mut ended = self.ended.lock();
-                if !*ended {
-                    self.changed.wait_for(&mut ended, LOOK_EVERY);
-                }
-                if *ended {
-                    return;
-                }
-            }
+    fn run(mut self) {
+        while !self.is_over() {
             // Before the volume has given the store its number, it has no segments of its own.
-            if inner.own.is_attached()
-                && let Err(error) = self.round(inner, &mut rounds)
+            if self.inner.own.is_attached()
+                && let Err(error) = self.round()
             {
                 tracing::warn!(%error, "copies of segments are looked after later");
             }
+            std::thread::park_timeout(LOOK_EVERY);
         }
     }
 
-    fn round(&self, inner: &Arc<Inner>, rounds: &mut Rounds) -> Result<(), Error> {
-        inner.targets.look(inner)?;
-        self.settle(inner);
+    fn round(&mut self) -> Result<(), Error> {
+        self.inner.targets.look(&self.inner)?;
+        self.settle();
         let now = Instant::now();
         let is_due = |at: Option<Instant>, every| at.is_none_or(|at| at + every <= now);
-        if is_due(rounds.repaired_at, REPAIR_EVERY) {
-            rounds.repaired_at = Some(now);
-            self.ask_what_they_have(inner, &mut rounds.asked);
-            self.repair(inner);
-            self.repair_detached(inner)?;
+        if is_due(self.repaired_at, REPAIR_EVERY) {
+            self.repaired_at = Some(now);
+            self.ask_what_they_have();
+            self.repair();
+            self.repair_detached()?;
         }
-        if is_due(rounds.swept_at, SWEEP_EVERY) {
-            rounds.swept_at = Some(now);
-            self.sweep(inner, &mut rounds.unnamed)?;
+        if is_due(self.swept_at, SWEEP_EVERY) {
+            self.swept_at = Some(now);
+            self.sweep(now)?;
         }
         Ok(())
     }
 
     /// Segments that are written no more and have all of their copies need nothing any more; the others get them.
-    fn settle(&self, inner: &Arc<Inner>) {
+    fn settle(&self) {
+        let inner = &self.inner;
         let wanted = usize::from(inner.targets.numbers().copies) - 1;
         let segments: Vec<Arc<Copied>> = inner.segments.lock().values().cloned().collect();
         for copied in segments {
@@ -131,42 +110,48 @@ impl Upkeep {
     }
 
     /// What rows say of a store is compared with what it has, once for each time that it is opened.
-    fn ask_what_they_have(&self, inner: &Arc<Inner>, asked: &mut HashMap<StoreNumber, u64>) {
-        for (store, generation) in inner.targets.live() {
-            if asked.get(&store) == Some(&generation) || !inner.targets.is_usable(store) {
+    fn ask_what_they_have(&mut self) {
+        for (store, generation) in self.inner.targets.live() {
+            if self.asked.get(&store) == Some(&generation) || !self.inner.targets.is_usable(store) {
                 continue;
             }
-            let there =
-                inner.stores.lock().iter().filter(|(_, stores)| stores.contains(&store)).map(|(id, _)| *id).collect();
-            if self.ask_one(inner, store, there) {
-                asked.insert(store, generation);
+            let stores = self.inner.stores.lock();
+            let there = stores.iter().filter(|(_, stores)| stores.contains(&store)).map(|(id, _)| *id).collect();
+            drop(stores);
+            if self.ask_one(store, there) {
+                self.asked.insert(store, generation);
             }
         }
     }
 
     /// False if it was not told all.
-    fn ask_one(&self, inner: &Arc<Inner>, store: StoreNumber, there: Vec<SegmentId>) -> bool {
+    fn ask_one(&self, store: StoreNumber, there: Vec<SegmentId>) -> bool {
+        let (inner, asked) = (&self.inner, HttpStore::new(&self.inner.peers, store));
         for id in there {
             let Ok(info) = inner.own.listed(id) else { continue };
             // What is being written is looked after by who writes it.
-            if self.is_over() || info.open || inner.segments.lock().contains_key(&id) {
+            if info.open || inner.segments.lock().contains_key(&id) {
                 continue;
             }
-            let asked = Arc::clone(inner);
-            match inner.peers.block(async move { send::copied_bytes(&asked, id, store).await }) {
-                Some(Ok(bytes)) if bytes.is_some_and(|bytes| bytes >= info.len) => {}
-                Some(Ok(bytes)) => {
-                    tracing::warn!(segment = ?id, store = store.0, bytes, len = info.len, "a copy is missing, or not whole");
-                    inner.forget_copy(id, store);
-                }
-                Some(Err(_)) | None => return false,
+            if self.is_over() {
+                return false;
+            }
+            let len = match asked.state(id) {
+                Ok(there) => there.len,
+                Err(SegmentError::Missing(_)) => 0,
+                Err(_) => return false,
+            };
+            if len < info.len {
+                tracing::warn!(segment = ?id, store = store.0, len, of = info.len, "a copy is missing, or not whole");
+                inner.forget_copy(id, store);
             }
         }
         true
     }
 
     /// Begins to copy own segments that are at too few stores (U1).
-    fn repair(&self, inner: &Arc<Inner>) {
+    fn repair(&self) {
+        let inner = &self.inner;
         let numbers = inner.targets.numbers();
         let wanted = usize::from(numbers.copies) - 1;
         let mut running = inner.segments.lock().values().filter(|copied| copied.is_repair).count();
@@ -193,47 +178,48 @@ impl Upkeep {
     }
 
     /// U3.
-    fn repair_detached(&self, inner: &Arc<Inner>) -> Result<(), Error> {
-        let numbers = inner.targets.numbers();
-        for gone in &numbers.detached {
-            let mut from = gone.ids().0;
-            loop {
-                let known = segments_made_by(&*inner.peers.engine, *gone, from, ROWS_READ)?;
-                let Some(last) = known.last().map(|known| known.id) else { break };
-                for known in &known {
-                    if self.is_over() {
-                        return Ok(());
-                    }
-                    repair_one_detached(inner, known, &numbers.detached)?;
-                }
-                from = SegmentId(last.0 + 1);
+    fn repair_detached(&mut self) -> Result<(), Error> {
+        let numbers = self.inner.targets.numbers();
+        if self.whole.0 != numbers {
+            self.whole = (numbers.clone(), BTreeSet::new());
+        }
+        for gone in numbers.detached.iter().filter(|gone| !self.whole.1.contains(gone)).copied().collect::<Vec<_>>() {
+            let mut is_whole = true;
+            visit_segments_made_by(&*self.inner.peers.engine, gone, &mut |known| {
+                is_whole &= repair_one_detached(&self.inner, &known, &numbers)?;
+                Ok(if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            if is_whole && !self.is_over() {
+                self.whole.1.insert(gone);
             }
         }
         Ok(())
     }
 
     /// Removes copies that nobody needs (U2).
-    fn sweep(&self, inner: &Arc<Inner>, unnamed: &mut HashMap<SegmentId, (u64, Instant)>) -> Result<(), Error> {
-        let (own, now) = (inner.own_number(), Instant::now());
+    fn sweep(&mut self, now: Instant) -> Result<(), Error> {
+        let (inner, own) = (Arc::clone(&self.inner), self.inner.own_number());
         let copies: Vec<SegmentInfo> =
             inner.own.segments().into_iter().filter(|info| info.id.made_by() != own).collect();
-        unnamed.retain(|id, _| copies.iter().any(|info| info.id == *id));
-        for info in copies {
-            if self.is_over() {
-                return Ok(());
-            }
-            if has_copy(&*inner.peers.engine, info.id, own)? {
-                unnamed.remove(&info.id);
+        let made_by: BTreeSet<StoreNumber> = copies.iter().map(|info| info.id.made_by()).collect();
+        let mut named = HashSet::new();
+        for store in made_by {
+            visit_segments_made_by(&*inner.peers.engine, store, &mut |known| {
+                named.extend(known.is_at(own).then_some(known.id));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        let before = std::mem::take(&mut self.unnamed);
+        for info in copies.into_iter().filter(|info| !named.contains(&info.id)) {
+            // One that grows is still written.
+            let since = before.get(&info.id).filter(|(len, _)| *len == info.len).map_or(now, |(_, since)| *since);
+            if since + UNNAMED_FOR > now {
+                self.unnamed.insert(info.id, (info.len, since));
                 continue;
             }
-            let (len, since) = *unnamed.entry(info.id).or_insert((info.len, now));
-            if len != info.len {
-                unnamed.insert(info.id, (info.len, now));
-            } else if since + UNNAMED_FOR <= now {
-                match inner.own.remove_copy(info.id) {
-                    Ok(()) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
-                    Err(error) => tracing::warn!(segment = ?info.id, %error, "a copy that nobody needs stays"),
-                }
+            match inner.own.remove_copy(info.id) {
+                Ok(()) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => tracing::warn!(segment = ?info.id, %error, "a copy that nobody needs stays"),
             }
         }
         Ok(())
@@ -254,24 +240,19 @@ fn begin_repair(
     inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1);
 }
 
-fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, detached: &[StoreNumber]) -> Result<(), Error> {
-    let (own, wanted) = (inner.own_number(), usize::from(inner.targets.numbers().copies));
-    if known.record.state == SegmentState::Removed {
-        return Ok(());
-    }
-    if !is_referenced(&*inner.peers.engine, known.id)? {
-        return Ok(());
-    }
-    let mut have: Vec<StoreNumber> =
-        known.record.stores.iter().copied().filter(|store| !detached.contains(store)).collect();
-    if have.first() != Some(&own) || have.len() >= wanted {
-        return Ok(());
+/// False if it lacks a copy that was to be made here.
+fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, numbers: &CopiesRecord) -> Result<bool, Error> {
+    let (own, wanted) = (inner.own_number(), usize::from(numbers.copies));
+    let mut have = known.record.stores.clone();
+    have.retain(|store| !numbers.detached.contains(store));
+    let is_here = known.is_at(own) && have.first() == Some(&own);
+    if !is_here || have.len() >= wanted || !is_referenced(&*inner.peers.engine, known.id)? {
+        return Ok(true);
     }
     let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, &have)) else {
-        return Ok(());
+        return Ok(false);
     };
-    let sender = Arc::clone(inner);
-    let all = std::iter::once(0..info.len).collect::<Vec<_>>();
+    let (sender, all) = (Arc::clone(inner), vec![Range { start: 0, end: info.len }]);
     let sent = inner.peers.block(async move {
         let sent = send::send_batch(&sender, (info.id, info.kind), (&all, 0), store).await;
         send::seal(sender, info.id, store).await;
@@ -282,13 +263,14 @@ fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, detached: &[Sto
             inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
             have.push(store);
             have.sort_unstable();
-            rename_stores(&*inner.peers.engine, known, have).map(drop)
+            let is_enough = have.len() >= wanted;
+            Ok(rename_stores(&*inner.peers.engine, known, have)? && is_enough)
         }
         Some(Err(error)) => {
             inner.targets.failed(store);
             tracing::warn!(segment = ?known.id, %error, "a segment of a detached store is copied later");
-            Ok(())
+            Ok(false)
         }
-        None => Ok(()),
+        None => Ok(false),
     }
 }

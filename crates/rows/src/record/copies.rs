@@ -15,7 +15,7 @@ const COPIES_MAX: u8 = 8;
 const DETACHED_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copies {
+pub struct CopiesRecord {
     /// Stores that each segment is to be at.
     pub copies: u8,
     /// Stores that must have bytes before the commit that refers to them.
@@ -24,13 +24,13 @@ pub struct Copies {
     pub detached: Vec<StoreNumber>,
 }
 
-impl Default for Copies {
-    fn default() -> Copies {
-        Copies { copies: 1, write: 1, detached: Vec::new() }
+impl Default for CopiesRecord {
+    fn default() -> CopiesRecord {
+        CopiesRecord { copies: 1, write: 1, detached: Vec::new() }
     }
 }
 
-impl Copies {
+impl CopiesRecord {
     /// Whether the numbers fit each other (C1).
     pub fn is_valid(&self) -> bool {
         (1..=self.copies).contains(&self.write) && self.copies <= COPIES_MAX && self.detached.len() <= DETACHED_MAX
@@ -46,7 +46,7 @@ impl Copies {
         writer.finish()
     }
 
-    pub fn decode(value: &[u8]) -> Result<Copies, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<CopiesRecord, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let (copies, write) = (reader.byte()?, reader.byte()?);
@@ -56,7 +56,7 @@ impl Copies {
         }
         let detached = (0..count).map(|_| Ok(StoreNumber(reader.small()?))).collect::<Result<Vec<_>, Damaged>>()?;
         reader.end()?;
-        let record = Copies { copies, write, detached };
+        let record = CopiesRecord { copies, write, detached };
         if !record.is_valid() || !record.detached.is_sorted_by(|one, next| one < next) {
             return Err(Damaged("numbers of copies do not fit each other"));
         }

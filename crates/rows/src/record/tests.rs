@@ -154,8 +154,8 @@ proptest! {
     #[test]
     fn copies_round_trip(copies in 1..=8u8, less in 0..8u8, detached in prop::collection::btree_set(any::<u16>(), 0..5)) {
         let detached = detached.into_iter().map(StoreNumber).collect();
-        let record = Copies { copies, write: copies.saturating_sub(less).max(1), detached };
-        prop_assert_eq!(Copies::decode(&record.encode()), Ok(record));
+        let record = CopiesRecord { copies, write: copies.saturating_sub(less).max(1), detached };
+        prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record));
     }
 
     #[test]
@@ -183,7 +183,7 @@ proptest! {
             let _ = PartRecord::decode(&bytes);
             let _ = Orphan::decode(&bytes);
             let _ = Fingerprints::decode(&bytes);
-            let _ = Copies::decode(&bytes);
+            let _ = CopiesRecord::decode(&bytes);
             let _ = BackRow::decode(&bytes);
             let _ = decode_location(&bytes);
             let _ = decode_extent_row(&bytes);

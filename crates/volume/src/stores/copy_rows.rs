@@ -8,15 +8,18 @@ use std::ops::ControlFlow;
 
 use margay_meta::{Engine, RowVersion};
 use margay_rows::key::{self, Live};
-use margay_rows::record::{Copies, SegmentRecord, SegmentState, SessionRecord, StoreRecord};
+use margay_rows::record::{CopiesRecord, SegmentRecord, SegmentState, StoreRecord};
 use margay_segment::{SegmentId, StoreNumber};
 
+use super::place::session_of;
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
 
 /// Attempts to change a row while others change it.
 const TRIES_MAX: usize = 100;
+/// Rows that are read at once.
+const ROWS_READ: usize = 1000;
 
 /// A store as the rows know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,17 +43,24 @@ pub struct KnownSegment {
     copies: Option<RowVersion>,
 }
 
+impl KnownSegment {
+    /// Whether its row names the store, and does not say that the segment goes.
+    pub fn is_at(&self, store: StoreNumber) -> bool {
+        self.record.state != SegmentState::Removed && self.record.stores.contains(&store)
+    }
+}
+
 /// How many copies the volume has; one if nobody has said so.
-pub fn read_copies(engine: &dyn Engine) -> Result<Copies, Error> {
+pub fn read_copies(engine: &dyn Engine) -> Result<CopiesRecord, Error> {
     let row = engine.get(&key::copies())?.value;
-    Ok(row.map(|row| Copies::decode(&row.value)).transpose()?.unwrap_or_default())
+    Ok(row.map(|row| CopiesRecord::decode(&row.value)).transpose()?.unwrap_or_default())
 }
 
 /// Changes that row; durable when it returns. `change` may be called again.
-pub fn change_copies(engine: &dyn Engine, change: &dyn Fn(&mut Copies)) -> Result<Copies, Error> {
+pub fn change_copies(engine: &dyn Engine, change: &dyn Fn(&mut CopiesRecord)) -> Result<CopiesRecord, Error> {
     for _ in 0..TRIES_MAX {
         let row = engine.get(&key::copies())?.value;
-        let mut copies = row.as_ref().map(|row| Copies::decode(&row.value)).transpose()?.unwrap_or_default();
+        let mut copies = row.as_ref().map(|row| CopiesRecord::decode(&row.value)).transpose()?.unwrap_or_default();
         change(&mut copies);
         let mut draft = Draft::default();
         draft.assert_unchanged(key::copies(), row.map(|row| row.version));
@@ -78,29 +88,39 @@ pub fn known_stores(engine: &dyn Engine) -> Result<Vec<KnownStore>, Error> {
     let mut stores = Vec::new();
     for (store, value) in rows {
         let (number, record) = (key::parse_store(&store)?, StoreRecord::decode(&value)?);
-        let row = engine.get(&key::session(margay_rows::Ino(record.session)))?.value;
-        let session = row.map(|row| SessionRecord::decode(&row.value)).transpose()?.unwrap_or_default();
+        let session = session_of(engine, &record)?.unwrap_or_default();
         let address = (!session.address.is_empty()).then_some(session.address);
         stores.push(KnownStore { number, generation: record.generation, address, host: session.host });
     }
     Ok(stores)
 }
 
-/// The segments that a store made and that exist, from an id on, and about so many; ascending.
-pub fn segments_made_by(
+/// Visits the segments that a store made and that have a row, by their ids, until the visitor breaks. No row is held meanwhile.
+pub fn visit_segments_made_by(
     engine: &dyn Engine,
     store: StoreNumber,
-    from: SegmentId,
-    count: usize,
-) -> Result<Vec<KnownSegment>, Error> {
-    let (start, end) = key::segments_of(store);
+    visit: &mut dyn FnMut(KnownSegment) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let (mut start, end) = key::segments_of(store);
     let copies = engine.get(&key::copies())?.value.map(|row| row.version);
-    let mut found = Vec::new();
-    engine.scan(&start.max(key::segment(from)), &end, &mut |row| {
-        found.push(known_segment(row.key, row.value, row.version, copies));
-        if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    found.into_iter().collect()
+    loop {
+        let mut found = Vec::new();
+        engine.scan(&start, &end, &mut |row| {
+            found.push(known_segment(row.key, row.value, row.version, copies));
+            if found.len() < ROWS_READ { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let is_last = found.len() < ROWS_READ;
+        for known in found {
+            let known = known?;
+            start = key::segment(SegmentId(known.id.0 + 1));
+            if visit(known)?.is_break() {
+                return Ok(());
+            }
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
 }
 
 fn known_segment(
@@ -111,13 +131,6 @@ fn known_segment(
 ) -> Result<KnownSegment, Error> {
     let (id, record) = (key::parse_segment(segment)?, SegmentRecord::decode(value)?);
     Ok(KnownSegment { id, record, version, copies })
-}
-
-/// Whether the segment has a row that names the store.
-pub fn has_copy(engine: &dyn Engine, id: SegmentId, store: StoreNumber) -> Result<bool, Error> {
-    let Some(row) = engine.get(&key::segment(id))?.value else { return Ok(false) };
-    let record = SegmentRecord::decode(&row.value)?;
-    Ok(record.state != SegmentState::Removed && record.stores.contains(&store))
 }
 
 /// Whether anything refers to the segment, by its counters: else it waits for its removal, and needs no copies.
@@ -167,10 +180,40 @@ mod tests {
         draft.commit(engine).unwrap();
     }
 
+    fn made_by(engine: &dyn Engine, store: StoreNumber) -> Vec<KnownSegment> {
+        let mut found = Vec::new();
+        let mut visit = |known| {
+            found.push(known);
+            Ok(ControlFlow::Continue(()))
+        };
+        visit_segments_made_by(engine, store, &mut visit).unwrap();
+        found
+    }
+
+    #[test]
+    fn all_segments_of_a_store_are_visited_until_the_visitor_breaks() {
+        let engine = Memory::default();
+        let (first, end) = GONE.ids();
+        let record = SegmentRecord { state: SegmentState::Open, kind: Kind::Raw, writer: 1, stores: vec![GONE] };
+        for id in (0..2 * ROWS_READ as u64).map(|number| SegmentId(first.0 + number)).chain([end]) {
+            put(&engine, key::segment(id), record.encode());
+        }
+        let found = made_by(&engine, GONE);
+        assert_eq!(found.len(), 2 * ROWS_READ);
+        assert!(found.windows(2).all(|two| two[0].id.0 + 1 == two[1].id.0));
+        let mut count = 0;
+        let mut visit = |_| {
+            count += 1;
+            Ok(if count == ROWS_READ + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        visit_segments_made_by(&engine, GONE, &mut visit).unwrap();
+        assert_eq!(count, ROWS_READ + 1);
+    }
+
     #[test]
     fn two_changes_at_once_are_both_made() {
         let engine = Memory::default();
-        assert_eq!(read_copies(&engine).unwrap(), Copies::default());
+        assert_eq!(read_copies(&engine).unwrap(), CopiesRecord::default());
         let other = std::cell::Cell::new(true);
         let made = change_copies(&engine, &|copies| {
             if other.take() {
@@ -178,7 +221,7 @@ mod tests {
             }
             (copies.copies, copies.write) = (3, 2);
         });
-        let both = Copies { copies: 3, write: 2, detached: vec![GONE] };
+        let both = CopiesRecord { copies: 3, write: 2, detached: vec![GONE] };
         assert_eq!((made.unwrap(), read_copies(&engine).unwrap()), (both.clone(), both));
     }
 
@@ -194,17 +237,16 @@ mod tests {
             stores: stores.iter().map(|store| StoreNumber(*store)).collect(),
         };
         put(&engine, key::segment(id), record(&[1, 3]).encode());
-        let known = || segments_made_by(&engine, GONE, GONE.ids().0, 10).unwrap();
+        let known = || made_by(&engine, GONE);
         let before = known().remove(0);
         assert!(rename_stores(&engine, &before, vec![StoreNumber(1), StoreNumber(2)]).unwrap());
         assert_eq!(known()[0].record, record(&[1, 2]));
-        assert!(has_copy(&engine, id, StoreNumber(2)).unwrap() && !has_copy(&engine, id, GONE).unwrap());
+        assert!(known()[0].is_at(StoreNumber(2)) && !known()[0].is_at(GONE));
         assert!(!rename_stores(&engine, &before, vec![StoreNumber(7)]).unwrap());
         let now = known().remove(0);
         change_copies(&engine, &|copies| copies.detached.clear()).unwrap();
         assert!(!rename_stores(&engine, &now, vec![StoreNumber(7)]).unwrap());
         assert_eq!(known()[0].record, record(&[1, 2]));
-        assert!(segments_made_by(&engine, GONE, SegmentId(id.0 + 1), 10).unwrap().is_empty());
         assert!(!is_referenced(&engine, id).unwrap());
         let count = |side, delta| {
             let writes = vec![Write::Add { key: key::live(id, side), delta }];
@@ -216,6 +258,6 @@ mod tests {
         assert!(is_referenced(&engine, id).unwrap());
         count(Live::Lost, 200);
         assert!(!is_referenced(&engine, id).unwrap());
-        assert!(segments_made_by(&engine, StoreNumber(1), SegmentId(1), 10).unwrap().is_empty());
+        assert!(made_by(&engine, StoreNumber(1)).is_empty());
     }
 }

@@ -34,8 +34,8 @@ pub(crate) use self::attach::NotAttached;
 use self::copies::CopiedRun;
 pub use self::copies::Copies;
 pub use self::copy_rows::{
-    KnownSegment, KnownStore, change_copies, has_copy, is_referenced, known_stores, read_copies, rename_stores,
-    segments_made_by,
+    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, rename_stores,
+    visit_segments_made_by,
 };
 pub use self::place::{StorePlace, store_place};
 pub(crate) use self::processes::Alone;
@@ -167,9 +167,13 @@ impl Stores {
         }
     }
 
-    /// The stores that have a segment of the own one, ascending.
+    /// The stores that have a segment of the own one, ascending; `None`: nothing is copied.
+    fn copied_to(&self, id: SegmentId) -> Option<Vec<StoreNumber>> {
+        self.copies.as_ref().map(|copies| copies.stores(id))
+    }
+
     fn stores_of(&self, id: SegmentId) -> Vec<StoreNumber> {
-        self.copies.as_ref().map_or_else(|| vec![self.number], |copies| copies.stores(id))
+        self.copied_to(id).unwrap_or_else(|| vec![self.number])
     }
 
     /// What the row of an own segment said at the start.

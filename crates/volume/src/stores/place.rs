@@ -20,9 +20,15 @@ pub struct StorePlace {
 /// `None`: no process has the store open, or it gives nothing to others.
 pub fn store_place(engine: &dyn Engine, number: StoreNumber) -> Result<Option<StorePlace>, Error> {
     let Some(row) = engine.get(&key::store(number))?.value else { return Ok(None) };
-    let StoreRecord { identity, generation, session } = StoreRecord::decode(&row.value)?;
-    let Some(row) = engine.get(&key::session(Ino(session)))?.value else { return Ok(None) };
-    let address = SessionRecord::decode(&row.value)?.address;
+    let record = StoreRecord::decode(&row.value)?;
+    let Some(SessionRecord { address, .. }) = session_of(engine, &record)? else { return Ok(None) };
+    let StoreRecord { identity, generation, .. } = record;
     let name = StoreName { identity, number, generation };
     Ok((!address.is_empty()).then_some(StorePlace { name, address }))
+}
+
+/// The session that has the store open, or had it last; `None`: it has ended.
+pub(super) fn session_of(engine: &dyn Engine, store: &StoreRecord) -> Result<Option<SessionRecord>, Error> {
+    let row = engine.get(&key::session(Ino(store.session)))?.value;
+    Ok(row.map(|row| SessionRecord::decode(&row.value)).transpose()?)
 }

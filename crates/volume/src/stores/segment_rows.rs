@@ -85,8 +85,7 @@ impl SegmentRows {
         for write in draft.writes() {
             let Write::Add { key, .. } = write else { continue };
             let Some(id) = key::gained_segment(key).filter(|id| id.0 != 0 && self.stores.is_own(*id)) else { continue };
-            let known = self.known.lock().get(&id).cloned();
-            if let Some(record) = known {
+            if let Some(record) = self.known.lock().get(&id) {
                 // A commit names the stores that have its bytes by now.
                 rows.extend(self.with_stores(id, record).map(|record| (id, record)));
                 continue;
@@ -109,10 +108,10 @@ impl SegmentRows {
     }
 
     /// The row with the stores that have the segment now; `None` if it names them, or says that the segment goes.
-    fn with_stores(&self, id: SegmentId, record: SegmentRecord) -> Option<SegmentRecord> {
-        let stores = self.stores.stores_of(id);
+    fn with_stores(&self, id: SegmentId, record: &SegmentRecord) -> Option<SegmentRecord> {
+        let stores = self.stores.copied_to(id)?;
         let differs = record.state != SegmentState::Removed && record.stores != stores;
-        differs.then_some(SegmentRecord { stores, ..record })
+        differs.then(|| SegmentRecord { stores, ..record.clone() })
     }
 
     /// Rows that differ from their files, and segments with a row but without a file: a log that the engine removed, or a
@@ -133,15 +132,14 @@ impl SegmentRows {
             let row = known.get(&info.id);
             let state = match row.map(|row| row.state) {
                 Some(SegmentState::Sealed { .. }) => {
-                    let (now, row) = (self.with_stores(info.id, row?.clone()), row?);
-                    let again = now.or_else(|| self.unsure.lock().contains(&info.id).then(|| row.clone()));
-                    return Some((info.id, again?));
+                    let again = || row.filter(|_| self.unsure.lock().contains(&info.id)).cloned();
+                    return Some((info.id, self.with_stores(info.id, row?).or_else(again)?));
                 }
                 // Its file may not be durable yet (E1), and an active log may be removed as soon as it is folded.
                 Some(SegmentState::Open) | None if info.open => return None,
                 // Its row may name other stores by now (O3 of `copies`).
                 Some(SegmentState::Open) if !self.stores.has_all_copies(info.id) => {
-                    return Some((info.id, self.with_stores(info.id, row?.clone())?));
+                    return Some((info.id, self.with_stores(info.id, row?)?));
                 }
                 // A file whose removal was not durable exists again; that nothing refers to it must be proven again.
                 None | Some(SegmentState::Open | SegmentState::Removed) => SegmentState::Sealed { len: info.len },
