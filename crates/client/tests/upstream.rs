@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use margay_client::upstream::{Grid, Limits, Source, Upstream, Wanted};
+use http::HeaderValue;
+use margay_client::upstream::{Grid, Limits, Source, Upstream, WRITE_ID, Wanted};
 use margay_client::{ClientError, Condition};
 use store::{Fault, Store};
 
@@ -208,6 +209,24 @@ fn an_upload_whose_end_was_lost_has_ended() {
         store.fail([Fault::None, Fault::None, Fault::ErrorInside]);
         let refused = upstream.upload("late", Grid::of(5), WHOLE, Condition::Always, &Vec::new()).await.unwrap_err();
         assert!(refused.kind().contains("InternalError"), "{refused}");
+        assert_eq!(store.uploads(), 0);
+    });
+}
+
+#[test]
+fn the_end_of_an_upload_is_not_taken_for_that_of_an_earlier_one_with_the_same_bytes() {
+    run(async {
+        let (store, upstream) = open(Limits::default()).await;
+        let upload = async |id: &'static str| {
+            let metadata = vec![(WRITE_ID, HeaderValue::from_static(id))];
+            upstream.upload("k", Grid::of(5), WHOLE, Condition::Absent, &metadata).await
+        };
+        store.fail([Fault::None, Fault::None, Fault::LostAfter]);
+        upload("1-2-3.4").await.unwrap();
+        store.fail([Fault::None, Fault::None, Fault::LostBefore]);
+        assert_eq!(upload("1-2-3.5").await.unwrap_err().status(), Some(412));
+        let there = upstream.describe("k").await.unwrap().unwrap();
+        assert_eq!(there.headers.get(WRITE_ID).unwrap(), "1-2-3.4");
         assert_eq!(store.uploads(), 0);
     });
 }

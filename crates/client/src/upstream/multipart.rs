@@ -17,8 +17,8 @@ use http::header::HeaderName;
 use md5::{Digest, Md5};
 use tokio::task::JoinSet;
 
-use super::objects::COPY_SOURCE_IF_MATCH;
-use super::{Grid, Metadata, StateOf, Upstream, nonsense};
+use super::objects::{COPY_SOURCE_IF_MATCH, WRITE_ID, own_id};
+use super::{Described, Grid, Metadata, StateOf, Upstream, nonsense};
 use crate::client::{Answer, Ask, encode_into};
 use crate::condition::{Condition, etag_value, range_header};
 use crate::error::ClientError;
@@ -73,7 +73,7 @@ impl Upstream {
         let upload = self.begin_upload(key, metadata).await?;
         let sent = self.send_parts(&upload, grid, Arc::new(source), |_| PartOf::Sent, |_, _| ()).await;
         let outcome = match sent {
-            Ok(etags) => self.complete_upload(&upload, &etags, condition).await,
+            Ok(etags) => self.complete_upload(&upload, &etags, condition, metadata).await,
             Err(error) => Err(error),
         };
         if outcome.is_err()
@@ -191,12 +191,15 @@ impl Upstream {
         xml::parse_field(&answer.body, "CopyPartResult", "ETag").map_err(|reason| nonsense(&ask, &reason))
     }
 
-    /// Makes the object of all parts; returns its ETag.
+    /// Makes the object of all parts; returns its ETag. `metadata`: what the upload was begun with. If the answer was lost, the
+    /// write id in it tells the object (O3): an earlier one may have the same bytes. Without one, as at a key that nobody else
+    /// writes, the ETag does.
     pub async fn complete_upload(
         &self,
         upload: &OpenUpload,
         etags: &[String],
         condition: Condition<'_>,
+        metadata: &Metadata,
     ) -> Result<String, ClientError> {
         let (key, body) = (&upload.key, Bytes::from(xml::complete_request(etags)));
         let mut ask = Ask { query: upload.query(), body, ..self.ask(Method::POST, key) };
@@ -210,9 +213,11 @@ impl Upstream {
         match outcome {
             // The first attempt succeeded, and removed the upload or made the condition false.
             Err(error) if unsure && matches!(error.status(), Some(404 | 412)) => {
-                let there =
-                    self.describe(key).await?.filter(|there| Some(&there.etag) == etag_of_parts(etags).as_ref());
-                let Some(there) = there else { return Err(error) };
+                let is_own = |there: &Described| match own_id(metadata) {
+                    Some(own) => there.headers.get(WRITE_ID) == Some(own),
+                    None => Some(&there.etag) == etag_of_parts(etags).as_ref(),
+                };
+                let Some(there) = self.describe(key).await?.filter(is_own) else { return Err(error) };
                 // The same bytes may be there from another upload.
                 self.abort_upload(upload).await?;
                 Ok(there.etag)

@@ -137,7 +137,7 @@ impl Upstream {
         match outcome {
             Ok(answer) => etag_of(answer),
             Err(error) if unsure && matches!(error.status(), Some(404 | 412)) => {
-                let own = metadata.iter().find(|(name, _)| *name == WRITE_ID).map(|(_, id)| id);
+                let own = own_id(metadata);
                 let there = self.describe(key).await?;
                 let is_own = |headers: &http::HeaderMap| own.is_some() && headers.get(WRITE_ID) == own;
                 there.filter(|there| is_own(&there.headers)).map(|there| there.etag).ok_or(error)
@@ -145,6 +145,11 @@ impl Upstream {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The write id that a write gives its object.
+pub(super) fn own_id(metadata: &Metadata) -> Option<&HeaderValue> {
+    metadata.iter().find(|(name, _)| *name == WRITE_ID).map(|(_, id)| id)
 }
 
 fn copied(ask: &Ask, answer: &Answer) -> Result<String, ClientError> {

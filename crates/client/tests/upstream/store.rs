@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use margay_client::Target;
+use margay_client::upstream::WRITE_ID;
 use md5::{Digest, Md5};
 
 use crate::listen::{Answer, Lost, answer, listen, refusal, text};
@@ -36,6 +37,8 @@ pub(crate) enum Fault {
 pub(crate) struct Store {
     objects: Mutex<BTreeMap<String, (Bytes, String)>>,
     uploads: Mutex<HashMap<String, BTreeMap<u32, Bytes>>>,
+    /// By upload, then by key.
+    write_ids: Mutex<HashMap<String, HeaderValue>>,
     faults: Mutex<VecDeque<Fault>>,
     pause: Mutex<Duration>,
     /// With more requests at once it is too busy; 0: never.
@@ -137,7 +140,12 @@ impl Store {
             }
             _ => match there {
                 None => refusal(404, "NoSuchKey"),
-                Some((content, etag)) => read(head, &content, &etag, fault),
+                Some((content, etag)) => {
+                    let mut answer = read(head, &content, &etag, fault);
+                    let id = self.write_ids.lock().unwrap().get(&key).cloned();
+                    answer.headers_mut().extend(id.map(|id| (WRITE_ID, id)));
+                    answer
+                }
             },
         })
     }
@@ -147,6 +155,8 @@ impl Store {
         let Some(id) = query.get("uploadId") else {
             let id = format!("u{}", self.requests.load(Ordering::SeqCst));
             uploads.insert(id.clone(), BTreeMap::new());
+            let written = head.headers.get(WRITE_ID).cloned();
+            self.write_ids.lock().unwrap().extend(written.map(|written| (id.clone(), written)));
             let document =
                 format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
             return answer(200, document);
@@ -177,6 +187,9 @@ impl Store {
                 let content: Vec<u8> = parts.values().flatten().copied().collect();
                 objects.insert(key.to_owned(), (content.into(), etag.clone()));
                 uploads.remove(*id);
+                let mut ids = self.write_ids.lock().unwrap();
+                let written = ids.remove(*id);
+                ids.extend(written.map(|written| (key.to_owned(), written)));
                 let etag = etag.replace('"', "&quot;");
                 answer(
                     200,

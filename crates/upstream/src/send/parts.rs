@@ -64,7 +64,7 @@ impl Sender {
         let mut begun = begun?;
         if begun.completed.is_none() {
             let grid = Grid::of_parts(size, begun.part_bytes);
-            begun = self.complete_parts(request, begun, grid, &source, old.as_ref()).await?;
+            begun = self.complete_parts((request, metadata), begun, grid, &source, old.as_ref()).await?;
         }
         let Some((_, etag)) = begun.completed.clone() else { unreachable!("it was completed") };
         let (etag, answered) = match begun.changed {
@@ -122,7 +122,7 @@ impl Sender {
     /// Sends the missing parts and completes the upload. A failure that says nothing of the upload keeps it for the next try.
     async fn complete_parts(
         &self,
-        request: &PlannedRequest,
+        (request, metadata): (&PlannedRequest, &Metadata),
         mut begun: Begun,
         grid: Grid,
         source: &Arc<FileSource>,
@@ -154,9 +154,10 @@ impl Sender {
             }
         };
         let completed = match begun.changed {
-            Some(_) => self.complete(&upload, &etags, request).await,
+            Some(_) => self.complete(&upload, &etags, request, metadata).await,
             None => {
-                self.upstream.complete_upload(&upload, &etags, Condition::Always).await.map_err(|error| {
+                let aside = Metadata::new();
+                self.upstream.complete_upload(&upload, &etags, Condition::Always, &aside).await.map_err(|error| {
                     match error.status() {
                         // Of a temporary key it says nothing of the file's.
                         Some(404 | 412) => Unsent::Local(error.to_string()),
@@ -224,7 +225,7 @@ impl Sender {
         let part = |_| PartOf::Copied(source.key.to_owned(), source.etag.to_owned());
         let answered = |_: u32, _: &str| self.tracked.answered();
         let copied = match self.upstream.send_parts(&begun.upload, grid, Arc::new(Nothing), part, answered).await {
-            Ok(etags) => self.complete(&begun.upload, &etags, request).await,
+            Ok(etags) => self.complete(&begun.upload, &etags, request, metadata).await,
             Err(error) => Err(error.into()),
         };
         match copied {

@@ -188,16 +188,18 @@ impl Sender {
             self.abandon(begun).await;
             return (copies, false);
         };
-        let complete = match self.upstream.complete_upload(&begun.upload, &[etag], Condition::Same(WRONG)).await {
-            Ok(_) => {
-                self.upload_ended(&begun);
-                self.remove_temporary(&to).await;
-                return (copies, false);
-            }
-            // Some say of an object that is missing that it is.
-            Err(ClientError::Refused(refusal)) => refusal.status == 412 || refusal.code == "NoSuchKey",
-            Err(_) => false,
-        };
+        let complete =
+            match self.upstream.complete_upload(&begun.upload, &[etag], Condition::Same(WRONG), &Metadata::new()).await
+            {
+                Ok(_) => {
+                    self.upload_ended(&begun);
+                    self.remove_temporary(&to).await;
+                    return (copies, false);
+                }
+                // Some say of an object that is missing that it is.
+                Err(ClientError::Refused(refusal)) => refusal.status == 412 || refusal.code == "NoSuchKey",
+                Err(_) => false,
+            };
         self.abandon(begun).await;
         (copies, complete)
     }
@@ -286,6 +288,7 @@ impl Sender {
         upload: &OpenUpload,
         etags: &[String],
         request: &PlannedRequest,
+        metadata: &Metadata,
     ) -> Result<String, Unsent> {
         let Honoured { is_known, complete, .. } = *self.honoured.lock();
         let is_asked = !complete && self.writers == Writers::Many;
@@ -293,13 +296,13 @@ impl Sender {
             return Err(Unsent::Overtaken);
         }
         if complete || !is_known {
-            match self.upstream.complete_upload(upload, etags, condition(request)).await {
+            match self.upstream.complete_upload(upload, etags, condition(request), metadata).await {
                 // It knows no condition there.
                 Err(error) if !complete && error.status() == Some(501) => {}
                 completed => return Ok(completed?),
             }
         }
-        Ok(self.upstream.complete_upload(upload, etags, Condition::Always).await?)
+        Ok(self.upstream.complete_upload(upload, etags, Condition::Always, metadata).await?)
     }
 }
 
