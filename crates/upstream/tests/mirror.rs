@@ -57,6 +57,7 @@ fn mirrored(seed: u64, mut cache: Cache) {
     let mut chance = Chance::by(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 20, 5][(seed % 3) as usize], seed);
+    store.slow([0, 0, 0, 50, 200][(seed % 5) as usize]);
     store.set_lists([Lists::Metadata, Lists::Nothing, Lists::Refusal, Lists::Metadata][(seed / 3 % 4) as usize]);
     for round in 0..6 {
         for number in 0..12 {

@@ -53,6 +53,8 @@ pub(crate) struct State {
     chance: Chance,
     /// One request of so many fails; 0: none does.
     fails_one_in: u64,
+    /// A third of the requests wait up to so long.
+    slowest_ms: u64,
     pub(crate) requests: u64,
     violations: Vec<String>,
     /// The newest process; nothing of an older one arrives any more.
@@ -149,6 +151,10 @@ impl Store {
         };
         let door = Arc::new(Door { store: Arc::clone(self), process });
         listen(door, |door, request| async move { door.store.serve(request, door.process).await }).await
+    }
+
+    pub(crate) fn slow(&self, slowest_ms: u64) {
+        self.0.lock().unwrap().slowest_ms = slowest_ms;
     }
 
     pub(crate) fn fail(&self, one_in: u64, seed: u64) {
@@ -283,9 +289,22 @@ impl Store {
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
+    /// Some requests arrive later than ones that were sent after them.
+    async fn wait_a_little(&self) {
+        let wait = {
+            let mut state = self.0.lock().unwrap();
+            let slowest = state.slowest_ms;
+            (slowest > 0 && state.chance.below(3) == 0).then(|| state.chance.below(slowest))
+        };
+        if let Some(wait) = wait {
+            tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+        }
+    }
+
     async fn serve(&self, request: Request<Incoming>, process: u64) -> Result<Answer, Lost> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        self.wait_a_little().await;
         let mut state = self.0.lock().unwrap();
         if process < state.process {
             return Err(Lost);
