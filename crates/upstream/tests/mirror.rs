@@ -120,6 +120,11 @@ fn mirrored(seed: u64, mut cache: Cache) {
     drop(fresh);
     target = cache.end(world, &store);
     let world = cache.open(&target, "");
+    wait_for_ends(seed, &store, &world);
+}
+
+/// Uploads that were begun end.
+fn wait_for_ends(seed: u64, store: &Store, world: &World) {
     for tries in 0.. {
         if store.uploads().is_empty() {
             break;
