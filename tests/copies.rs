@@ -4,7 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -164,4 +167,28 @@ fn damaged_bytes_are_read_from_a_copy() {
     cluster(&world, &["detach", "2", "--undo"]).unwrap();
     let three = world.serve("three", &[]);
     acknowledged.check(&world, &three);
+}
+
+/// The answer to what is sent to a store as it is.
+fn answered(address: &str, sent: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(sent).unwrap();
+    let mut said = [0; 4096];
+    let len = stream.read(&mut said).unwrap();
+    String::from_utf8_lossy(&said[..len]).into_owned()
+}
+
+#[test]
+fn a_stranger_at_a_store_is_refused_before_it_has_sent_anything() {
+    let Some(world) = World::new() else { return };
+    let _one = world.serve("one", &[]);
+    let address = status(&world)["stores"][0]["address"].as_str().unwrap().to_owned();
+    let head = |more: &str| format!("POST /store HTTP/1.1\r\nhost: {address}\r\ncontent-length: 4194304\r\n{more}\r\n");
+    let signed = format!("x-margay-question: {}\r\nx-margay-signature: {}\r\n", "01".repeat(74), "02".repeat(32));
+    for (more, why) in [("", "no signature"), (signed.as_str(), "the key of another volume")] {
+        // The bytes that it speaks of are never sent.
+        let said = answered(&address, head(more).as_bytes());
+        assert!(said.starts_with("HTTP/1.1 403") && said.contains(why), "{said}");
+    }
 }

@@ -8,6 +8,7 @@ use libfuzzer_sys as _;
 fn main() -> std::io::Result<()> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let all = [
+        margay_cluster::fuzzing::seeds(),
         margay_meta::fuzzing::seeds(),
         margay_s3::fuzzing::seeds(),
         margay_segment::fuzzing::seeds(),

@@ -9,6 +9,9 @@ pub(crate) const SIGNATURE_BYTES: usize = 32;
 /// Keeps the key apart from other uses of the secret that it is made of.
 const PURPOSE: &[u8] = b"margay processes of one volume 1";
 
+/// No question begins so.
+const BYTES_PURPOSE: &[u8] = b"bytes of ";
+
 /// Signs what one process asks another one.
 #[derive(Clone)]
 pub struct ClusterKey(hmac::Key);
@@ -23,6 +26,12 @@ impl ClusterKey {
     /// From a secret that all processes of the volume have.
     pub fn derive(secret: &[u8]) -> ClusterKey {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), PURPOSE);
+        ClusterKey(hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref()))
+    }
+
+    /// Signs the bytes that are sent with this question, and with no other one.
+    pub(crate) fn of_bytes(&self, question: &[u8]) -> ClusterKey {
+        let tag = hmac::sign(&self.0, &[BYTES_PURPOSE, question].concat());
         ClusterKey(hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref()))
     }
 

@@ -10,6 +10,9 @@
 //! Not here:   who is alive and which store is whose (margay-volume).
 
 mod copies;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod peers;
 mod port;

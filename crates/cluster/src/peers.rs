@@ -30,8 +30,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, READ_BYTES_MAX, REFUSED,
-    SIGNATURE, What, decode_state,
+    BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
+    REFUSED, SIGNATURE, What, decode_state,
 };
 
 /// Threads that wait for answers.
@@ -156,26 +156,24 @@ impl Shared {
         what: What,
         time_max: Duration,
     ) -> Result<Bytes, SegmentError> {
-        self.ask_with(number, what, vec![0; QUESTION_BYTES], time_max).await
+        self.ask_with(number, what, Vec::new(), time_max).await
     }
 
-    /// As `ask`, with bytes that follow the question; `body` has room for it before them.
+    /// As `ask`, with the bytes that the question sends.
     pub(crate) async fn ask_with(
         self: &Arc<Shared>,
         number: StoreNumber,
         what: What,
-        mut body: Vec<u8>,
+        bytes: Vec<u8>,
         time_max: Duration,
     ) -> Result<Bytes, SegmentError> {
-        assert_eq!(body.len() as u64, QUESTION_BYTES as u64 + what.bytes_behind(), "a question says what follows it");
+        assert_eq!(bytes.len() as u64, what.bytes_behind(), "a question says how many bytes it sends");
         let id = what.segment();
-        body[..QUESTION_BYTES].copy_from_slice(&Question { store: number, what }.encode());
-        let question = Bytes::from(body);
-        let signature = base16ct::lower::encode_string(&self.key.sign(&question));
+        let signed = Signed::new(&self.key, Question { store: number, what }, bytes);
         let mut why = "no process has it open".to_owned();
         for _ in 0..TRIES_MAX {
             let Some(place) = self.place_apart(number).await? else { break };
-            let answer = match timeout(time_max, place.send(question.clone(), &signature)).await {
+            let answer = match timeout(time_max, place.send(&signed)).await {
                 Ok(answer) => answer.map_err(NoAnswer::NotThere),
                 Err(_) => Err(NoAnswer::Silent),
             };
@@ -223,6 +221,25 @@ impl Shared {
     }
 }
 
+/// What is sent to ask a question.
+#[derive(Debug)]
+struct Signed {
+    question: String,
+    signature: String,
+    bytes: Bytes,
+    bytes_signature: Option<String>,
+}
+
+impl Signed {
+    fn new(key: &ClusterKey, question: Question, bytes: Vec<u8>) -> Signed {
+        let digits = base16ct::lower::encode_string;
+        let question = question.encode();
+        let bytes_signature = (!bytes.is_empty()).then(|| digits(&key.of_bytes(&question).sign(&bytes)));
+        let signature = digits(&key.sign(&question));
+        Signed { question: digits(&question), signature, bytes: bytes.into(), bytes_signature }
+    }
+}
+
 impl Place {
     async fn connection(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         loop {
@@ -243,10 +260,14 @@ impl Place {
         Ok(sender)
     }
 
-    async fn send(&self, question: Bytes, signature: &str) -> Result<Response<Bytes>, String> {
+    async fn send(&self, signed: &Signed) -> Result<Response<Bytes>, String> {
         let mut connection = self.connection().await?;
-        let request = Request::post(PATH).header(header::HOST, &self.of.address).header(SIGNATURE, signature);
-        let request = request.body(Full::new(question)).map_err(|error| error.to_string())?;
+        let mut request = Request::post(PATH).header(header::HOST, &self.of.address);
+        request = request.header(QUESTION, &signed.question).header(SIGNATURE, &signed.signature);
+        if let Some(signature) = &signed.bytes_signature {
+            request = request.header(BYTES_SIGNATURE, signature);
+        }
+        let request = request.body(Full::new(signed.bytes.clone())).map_err(|error| error.to_string())?;
         let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
         let (parts, body): (_, Incoming) = response.into_parts();
         let body = Limited::new(body, READ_BYTES_MAX as usize).collect().await.map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Collected, Limited};
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler};
@@ -16,8 +16,8 @@ use margay_segment::{SegmentError, Store};
 
 use crate::key::ClusterKey;
 use crate::question::{
-    CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION_BYTES, Question, REFUSED, SIGNATURE,
-    WRITE_BYTES_MAX, What, encode_state,
+    BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, REFUSED, SIGNATURE,
+    What, encode_state,
 };
 
 /// The handler of the port.
@@ -40,23 +40,27 @@ impl StorePort {
                 "margay processes of one volume ask here; S3 has another address",
             );
         }
-        let signature = parts.headers.get(SIGNATURE).and_then(|digits| base16ct::lower::decode_vec(digits).ok());
-        let Some(signature) = signature else {
+        let signed = |name| parts.headers.get(name).and_then(|digits| base16ct::lower::decode_vec(digits).ok());
+        let (Some(asked), Some(signature)) = (signed(QUESTION), signed(SIGNATURE)) else {
             return failure(StatusCode::FORBIDDEN, REFUSED, "no signature");
         };
-        let body = match Limited::new(body, QUESTION_BYTES + WRITE_BYTES_MAX as usize).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(_) => return failure(StatusCode::BAD_REQUEST, REFUSED, "this is no question"),
-        };
-        if !self.key.is_of(&signature, &body) {
+        if !self.key.is_of(&signature, &asked) {
             return failure(StatusCode::FORBIDDEN, REFUSED, "signed with the key of another volume");
         }
-        let mut bytes = body;
-        let question = bytes.split_to(bytes.len().min(QUESTION_BYTES));
-        let is_whole = |question: &Question| question.what.bytes_behind() == bytes.len() as u64;
-        let Some(question) = Question::decode(&question).filter(is_whole) else {
+        let Some(question) = Question::decode(&asked) else {
             return failure(StatusCode::BAD_REQUEST, REFUSED, "this is no question, or one of a newer program");
         };
+        let expected = question.what.bytes_behind();
+        let Ok(bytes) = Limited::new(body, expected as usize).collect().await.map(Collected::to_bytes) else {
+            return failure(StatusCode::BAD_REQUEST, REFUSED, "there are more bytes than the question says");
+        };
+        let is_signed = || {
+            let signature = signed(BYTES_SIGNATURE);
+            signature.is_some_and(|signature| self.key.of_bytes(&asked).is_of(&signature, &bytes))
+        };
+        if bytes.len() as u64 != expected || expected > 0 && !is_signed() {
+            return failure(StatusCode::FORBIDDEN, REFUSED, "the bytes are not those that were sent");
+        }
         let own = Arc::clone(&self.own);
         let answered = tokio::task::spawn_blocking(move || answer_to(&own, question, &bytes)).await;
         let answered = match (answered, question.what) {

@@ -1,19 +1,23 @@
 //! What one process asks another one about its store, and the answers.
 //!
-//! Layout:     a question: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
+//! Layout:     a question, in a header: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
 //!             run, skip and length of the extent, skip and length of what is read. To write, the run is where the bytes go and
-//!             how many follow the question; its checksum is the kind of the segment, the skip of the
+//!             how many the request has as its body; its checksum is the kind of the segment, the skip of the
 //!             extent how long the copy is before that, and the other skip 1 if they are to be durable.
 //!             The answer to a read has the bytes, with their CRC-32C in a header; to a state kind, length and whether it is
 //!             open, a byte, eight and one; to a write the generation of the store, eight bytes.
-//! Invariants: Q1 a question has one length, with as many bytes behind it as it says, so nothing is overlooked.
+//! Invariants: Q1 a question has one form and one length, and the request has as many bytes as it says, so nothing is overlooked.
 
 use margay_segment::{Extent, Kind, Run, SegmentId, SegmentInfo, StoreNumber};
 
 /// Where questions are sent to.
 pub const PATH: &str = "/store";
-/// Header with the signature of the question, in hexadecimal digits.
+/// Header with the question, in hexadecimal digits, as are the signatures.
+pub(crate) const QUESTION: &str = "x-margay-question";
+/// Header with the signature of the question.
 pub(crate) const SIGNATURE: &str = "x-margay-signature";
+/// Header with the signature of the question and the bytes that it sends, if it sends any.
+pub(crate) const BYTES_SIGNATURE: &str = "x-margay-bytes-signature";
 /// Header with the CRC-32C of the answer's bytes, as a decimal number.
 pub(crate) const CHECKSUM: &str = "x-margay-crc32c";
 /// Header with what kind of failure an answer tells.
@@ -31,7 +35,7 @@ const VERSION: u8 = 1;
 /// The kind of a question that bytes follow.
 const WRITE: u8 = 3;
 const NUMBERS: usize = 9;
-pub(crate) const QUESTION_BYTES: usize = 2 + 8 * NUMBERS;
+const QUESTION_BYTES: usize = 2 + 8 * NUMBERS;
 const STATE_BYTES: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +104,8 @@ impl Question {
             What::Remove(segment) => (5, none(segment), 0, 0),
         };
         let Extent { run, skip: extent_skip, len: extent_len } = extent;
-        let mut bytes = vec![VERSION, kind];
+        let mut bytes = Vec::with_capacity(QUESTION_BYTES);
+        bytes.extend([VERSION, kind]);
         let numbers: [u64; NUMBERS] = [
             self.store.0.into(),
             run.segment.0,
@@ -140,7 +145,9 @@ impl Question {
             5 => What::Remove(run.segment),
             _ => return None,
         };
-        is_right.then_some(Question { store: StoreNumber(u16::try_from(store).ok()?), what })
+        let question = Question { store: StoreNumber(u16::try_from(store).ok()?), what };
+        // Numbers that its kind does not use are 0.
+        (is_right && question.encode() == bytes).then_some(question)
     }
 }
 
@@ -174,25 +181,31 @@ pub(crate) fn decode_state(id: SegmentId, bytes: &[u8]) -> Option<SegmentInfo> {
     Some(SegmentInfo { id, kind: kind_of(kind)?, len: u64::from_be_bytes(len), open: open != 0 })
 }
 
+/// One of each kind, with bounds.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn examples() -> Vec<Question> {
+    let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
+    let extent = Extent { run, skip: 10, len: 90 };
+    let (id, kind) = (run.segment, Kind::Raw);
+    let all = [
+        What::Read { extent, skip: 1, len: 89 },
+        What::Verify(extent),
+        What::State(id),
+        What::Write { id, kind, offset: 1 << 40, len: WRITE_BYTES_MAX, durably: true, before: 1 << 41 },
+        What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false, before: 0 },
+        What::Seal(id),
+        What::Remove(id),
+    ];
+    all.map(|what| Question { store: StoreNumber(7), what }).to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn questions_and_states_come_back_and_others_are_none() {
-        let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
-        let extent = Extent { run, skip: 10, len: 90 };
-        let (id, kind) = (run.segment, Kind::Raw);
-        for what in [
-            What::Read { extent, skip: 1, len: 89 },
-            What::Verify(extent),
-            What::State(id),
-            What::Write { id, kind, offset: 1 << 40, len: WRITE_BYTES_MAX, durably: true, before: 1 << 41 },
-            What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false, before: 0 },
-            What::Seal(id),
-            What::Remove(id),
-        ] {
-            let question = Question { store: StoreNumber(7), what };
+        for question in examples() {
             let bytes = question.encode();
             assert_eq!(bytes.len(), QUESTION_BYTES);
             assert_eq!(Question::decode(&bytes), Some(question));
@@ -201,6 +214,16 @@ mod tests {
             }
             assert_eq!(Question::decode(&[&bytes[..], &[0]].concat()), None);
         }
+        let run = Run { segment: SegmentId(7 << 40 | 3), offset: 9, len: 100, crc: u32::MAX };
+        let extent = Extent { run, skip: 10, len: 90 };
+        let (id, kind) = (run.segment, Kind::Raw);
+        let state = Question { store: StoreNumber(7), what: What::State(id) }.encode();
+        assert!(Question::decode(&state).is_some());
+        assert_eq!(
+            Question::decode(&[&state[..QUESTION_BYTES - 1], &[1]].concat()),
+            None,
+            "a number that it does not use"
+        );
         for (extent, skip, len) in [
             (extent, 2, 89),
             (extent, u64::MAX, 2),

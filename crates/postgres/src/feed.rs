@@ -42,7 +42,7 @@ pub(crate) async fn changes(reading: &Reading, after: Cursor, limit: usize) -> R
 }
 
 /// Each with its length before it.
-fn keys(mut encoded: &[u8]) -> Result<Vec<Vec<u8>>, EngineError> {
+pub(crate) fn keys(mut encoded: &[u8]) -> Result<Vec<Vec<u8>>, EngineError> {
     let mut keys = Vec::new();
     while let Some((len, rest)) = encoded.split_first_chunk() {
         let len = usize::from(u16::from_be_bytes(*len));

@@ -20,6 +20,9 @@ mod commit;
 mod connection;
 mod engine;
 mod feed;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lane;
 mod read;
 mod scan;

@@ -14,7 +14,7 @@ use margay_segment::{Kind, SegmentError, SegmentId, StoreNumber};
 
 use super::Inner;
 use super::segment::Copied;
-use crate::question::{QUESTION_BYTES, WRITE_BYTES_MAX, What};
+use crate::question::{WRITE_BYTES_MAX, What};
 
 /// An answer to a write takes so long at most; others may be asked before (`JOINED_AFTER`).
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
@@ -93,8 +93,8 @@ fn pieces_of(part: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
 async fn read(inner: &Arc<Inner>, id: SegmentId, piece: Range<u64>) -> Result<Vec<u8>, SegmentError> {
     let own = Arc::clone(&inner.own);
     let read = tokio::task::spawn_blocking(move || {
-        let mut body = vec![0; QUESTION_BYTES + (piece.end - piece.start) as usize];
-        own.file(id)?.read_exact_at(&mut body[QUESTION_BYTES..], piece.start)?;
+        let mut body = vec![0; (piece.end - piece.start) as usize];
+        own.file(id)?.read_exact_at(&mut body, piece.start)?;
         Ok(body)
     });
     read.await.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
