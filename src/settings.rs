@@ -20,6 +20,7 @@ use margay_jobs::lifecycle::ExpiryLimits;
 use margay_jobs::notify::Target;
 use margay_jobs::reclaimer::ReclaimLimits;
 use margay_listener::ConnectionLimits;
+use margay_postgres::PostgresOptions;
 
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
@@ -142,15 +143,10 @@ impl Oidc {
 /// Where the rows of a volume are that several servers share.
 #[derive(Clone, Debug)]
 pub struct SharedSettings {
-    pub postgres: margay_postgres::PostgresOptions,
+    pub postgres: PostgresOptions,
     /// Where other servers read what this one stores.
     pub store_address: String,
 }
-
-/// Commits of one server under way at most.
-const LANES: usize = 4;
-/// Connections of one server that read.
-const READERS: usize = 8;
 
 impl SharedSettings {
     fn build(metadata: String, schema: String, store_address: String) -> Result<Option<SharedSettings>, String> {
@@ -163,8 +159,8 @@ impl SharedSettings {
             ));
         }
         let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
-        let (lanes, readers) = (LANES, READERS);
-        let postgres = margay_postgres::PostgresOptions { config: metadata, password, schema, lanes, readers };
+        let (lanes, readers) = (PostgresOptions::LANES, PostgresOptions::READERS);
+        let postgres = PostgresOptions { config: metadata, password, schema, lanes, readers };
         Ok(Some(SharedSettings { postgres, store_address }))
     }
 }

@@ -1,7 +1,6 @@
-//! A batch as the arguments of `commit_v1`.
+//! One batch, as its call takes it.
 //!
-//! Invariants: B1 the ids of locks ascend, and none is there twice.  B2 keys of counters ascend.
-//!             B3 a batch of very many keys locks the whole volume, which all others lock together.
+//! Invariants: B1 a batch of very many keys locks the whole volume, which all others lock together.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use margay_meta::{Batch, Guard, Precondition, RowKind, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// With more keys, the volume is locked in place of them: the server has room for some thousand locks.
-const LOCKED_KEYS_MAX: usize = 1000;
+pub(crate) const LOCKED_KEYS_MAX: usize = 1000;
 
 /// Where the ids of locks of one volume begin: two volumes in one database do not wait for each other.
 #[derive(Clone, Copy, Debug)]
@@ -32,54 +31,48 @@ impl LockSpace {
     }
 }
 
-/// Columns, each as the function takes it.
+/// As the function takes it.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) kind: i32,
+    pub(crate) key: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+    pub(crate) version: i64,
+}
+
+/// A batch that waits for a call.
 #[derive(Debug, Default)]
-pub(crate) struct Arguments {
-    pub(crate) lock_ids: Vec<i64>,
-    pub(crate) lock_alone: Vec<bool>,
-    pub(crate) pre_kinds: Vec<i32>,
-    pub(crate) pre_keys: Vec<Vec<u8>>,
-    pub(crate) pre_ends: Vec<Vec<u8>>,
-    pub(crate) pre_versions: Vec<i64>,
-    pub(crate) put_keys: Vec<Vec<u8>>,
-    pub(crate) put_values: Vec<Vec<u8>>,
-    pub(crate) deleted_keys: Vec<Vec<u8>>,
-    pub(crate) set_keys: Vec<Vec<u8>>,
-    pub(crate) set_values: Vec<i64>,
-    pub(crate) add_keys: Vec<Vec<u8>>,
-    pub(crate) add_values: Vec<i64>,
-    pub(crate) max_keys: Vec<Vec<u8>>,
-    pub(crate) max_values: Vec<i64>,
+pub(crate) struct Prepared {
+    /// Each with whether it is for this batch alone.
+    pub(crate) locks: BTreeMap<i64, bool>,
+    /// No other batch may be of the same call.
+    pub(crate) is_alone: bool,
+    /// Of its keys and values.
+    pub(crate) bytes: usize,
+    pub(crate) preconditions: Vec<Condition>,
+    pub(crate) puts: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) deletes: Vec<Vec<u8>>,
+    pub(crate) sets: Vec<(Vec<u8>, i64)>,
+    pub(crate) adds: Vec<(Vec<u8>, i64)>,
+    pub(crate) maxes: Vec<(Vec<u8>, i64)>,
     /// For the feed: the length in two bytes, big-endian, then the key.
     pub(crate) changed: Vec<u8>,
 }
 
-impl Arguments {
+impl Prepared {
     /// Of a batch that keeps the rules of the contract.
-    pub(crate) fn of(batch: Batch, space: LockSpace) -> Arguments {
-        let mut arguments = Arguments::default();
-        (arguments.lock_ids, arguments.lock_alone) = locks(&batch, space).into_iter().unzip();
-        batch.preconditions.into_iter().for_each(|one| arguments.require(one));
-        let mut writes = batch.writes;
-        writes.sort_unstable_by(|one, other| one.key().cmp(other.key()));
-        writes.into_iter().for_each(|one| arguments.write(one));
-        arguments
-    }
-
-    fn require(&mut self, precondition: Precondition) {
-        let (kind, key, end, version) = match precondition {
-            Precondition::Version { key, version } => (0, key, Vec::new(), version.bits().cast_signed()),
-            Precondition::Exists { key } => (1, key, Vec::new(), 0),
-            Precondition::Absent { key } => (2, key, Vec::new(), 0),
-            Precondition::RangeEmpty { start, end, .. } => (3, start, end, 0),
-        };
-        self.pre_kinds.push(kind);
-        self.pre_keys.push(key);
-        self.pre_ends.push(end);
-        self.pre_versions.push(version);
+    pub(crate) fn of(batch: Batch, space: LockSpace) -> Prepared {
+        let locks = locks(&batch, space);
+        let has_range = batch.preconditions.iter().any(|one| matches!(one, Precondition::RangeEmpty { .. }));
+        let is_alone = has_range || locks.get(&space.volume()) == Some(&true);
+        let mut prepared = Prepared { locks, is_alone, ..Prepared::default() };
+        prepared.preconditions = batch.preconditions.into_iter().map(Condition::of).collect();
+        batch.writes.into_iter().for_each(|one| prepared.write(one));
+        prepared
     }
 
     fn write(&mut self, write: Write) {
+        self.bytes += write.key().len();
         if write.is_exclusive() {
             let key = write.key();
             let len = u16::try_from(key.len()).expect("a key is short (Batch::check)");
@@ -88,23 +81,31 @@ impl Arguments {
         }
         match write {
             Write::Put { key, value } => {
-                self.put_keys.push(key);
-                self.put_values.push(value);
+                self.bytes += value.len();
+                self.puts.push((key, value));
             }
-            Write::Delete { key } => self.deleted_keys.push(key),
+            Write::Delete { key } => self.deletes.push(key),
             Write::Set { key, value } => {
-                self.set_values.push(stored(RowKind::of(&key), value));
-                self.set_keys.push(key);
+                let value = stored(RowKind::of(&key), value);
+                self.sets.push((key, value));
             }
-            Write::Add { key, delta } => {
-                self.add_keys.push(key);
-                self.add_values.push(delta);
-            }
+            Write::Add { key, delta } => self.adds.push((key, delta)),
             Write::Max { key, at_least } => {
-                self.max_values.push(stored(RowKind::Highest, at_least.to_le_bytes()));
-                self.max_keys.push(key);
+                self.maxes.push((key, stored(RowKind::Highest, at_least.to_le_bytes())));
             }
         }
+    }
+}
+
+impl Condition {
+    fn of(precondition: Precondition) -> Condition {
+        let (kind, key, end, version) = match precondition {
+            Precondition::Version { key, version } => (0, key, Vec::new(), version.bits().cast_signed()),
+            Precondition::Exists { key } => (1, key, Vec::new(), 0),
+            Precondition::Absent { key } => (2, key, Vec::new(), 0),
+            Precondition::RangeEmpty { start, end, .. } => (3, start, end, 0),
+        };
+        Condition { kind, key, end, version }
     }
 }
 

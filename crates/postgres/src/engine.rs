@@ -26,8 +26,8 @@ use crate::snapshot::Snapshot;
 use crate::tasks::{Tasks, ended};
 
 const SCHEMA: &str = include_str!("schema.sql");
-/// The last that it makes, so all of it is there with this.
-const LAST_MADE: &str = "forget_v1(bigint)";
+/// It is made in one transaction, so all of it is there with this, which an earlier program had not.
+const NEWEST_MADE: &str = "resolve_v2(bigint, bigint)";
 /// Longest name that PostgreSQL keeps, in bytes.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.
@@ -51,10 +51,16 @@ pub struct PostgresOptions {
     pub password: Option<Password>,
     /// Of the volume: lower-case letters, digits and `_`, and no digit first.
     pub schema: String,
-    /// Connections that commit, and commits under way at most.
+    /// Connections that commit. Commits that wait share them.
     pub lanes: usize,
     /// Connections that read.
     pub readers: usize,
+}
+
+impl PostgresOptions {
+    /// What a server uses.
+    pub const LANES: usize = 4;
+    pub const READERS: usize = 8;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +87,6 @@ pub struct PostgresEngine {
 #[derive(Debug, Default)]
 struct Calls {
     reads: AtomicU64,
-    commits: AtomicU64,
     changes: AtomicU64,
 }
 
@@ -137,11 +142,11 @@ impl PostgresEngine {
         Ok(PostgresEngine { tasks, server, shared })
     }
 
-    /// Calls of the server since the start, by operation. A row and a page of a scan are reads.
+    /// Calls of the server since the start, by operation. A row and a page of a scan are reads; commits that wait share calls.
     pub fn calls(&self) -> [(&'static str, u64); 3] {
-        let Calls { reads, commits, changes } = &self.shared.calls;
-        [("read", reads), ("commit", commits), ("changes", changes)]
-            .map(|(operation, count)| (operation, count.load(Ordering::Relaxed)))
+        let Calls { reads, changes } = &self.shared.calls;
+        let [reads, changes] = [reads, changes].map(|count| count.load(Ordering::Relaxed));
+        [("read", reads), ("commit", self.shared.lanes.calls()), ("changes", changes)]
     }
 }
 
@@ -159,7 +164,7 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
         return Err(OpenError::Setting(advice));
     }
     // Its statements wait for all that read, and others would wait behind them.
-    let made = client.query_one("select to_regprocedure($1) is not null", &[&format!("{schema}.{LAST_MADE}")]).await;
+    let made = client.query_one("select to_regprocedure($1) is not null", &[&format!("{schema}.{NEWEST_MADE}")]).await;
     if made.and_then(|row| row.try_get(0)).map_err(failed)? {
         return Ok(());
     }
@@ -171,7 +176,6 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
 
 impl Shared {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        self.calls.commits.fetch_add(1, Ordering::Relaxed);
         let done = self.lanes.commit(batch).await;
         if let Ok(committed) = &done {
             self.last.fetch_max(committed.cursor.0, Ordering::AcqRel);

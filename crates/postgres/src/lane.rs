@@ -1,17 +1,21 @@
-//! A lane: one commit at a time, each with a number, so that what became of one can be asked later.
+//! A lane: one call at a time, each with a number, so that what became of one can be asked later.
 //!
 //! Invariants: L1 a call is sent only when the outcome of the one before it is known.
-//!             L2 a call that changed nothing for a conflict has used no number.
+//!             L2 a call that changed nothing for conflicts has used no number.
+//!             L3 the row says which batches of its call are not part of it: they met a conflict, and are void.
 //! Source:     the lane's row in `lanes` (schema.sql).
 
 use std::collections::BTreeMap;
 
 use margay_meta::{CommitError, CommitOutcome, CommitToken, Committed, Cursor, EngineError, RowVersion};
 use tokio_postgres::error::{DbError, SqlState};
-use tokio_postgres::{Error, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row, Statement};
 
-use crate::batch::Arguments;
+use crate::batch::Prepared;
+use crate::commit::Done;
 use crate::connection::{Connection, Server, said, unavailable};
+use crate::group::{Arguments, GROUP_MAX};
 
 /// Additions to counters of one lane meet those of others in as many places.
 const SHARDS: i64 = 16;
@@ -19,8 +23,13 @@ const SHARDS: i64 = 16;
 const OUTCOMES_MAX: usize = 1024;
 /// The error of the functions when the lane has made the call already, or was taken away.
 const TAKEN: &str = "MG001";
-const COMMIT: &str = "select version, failed from commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-                      $16, $17, $18, $19)";
+const COMMIT: &str = "select version, failed_batches, failed_numbers from commit_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+                      $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)";
+/// Of a token, which say the batch of the call.
+const INDEX_BITS: u32 = GROUP_MAX.ilog2();
+
+/// The version of a call, unless it is void, and its batches that are not part of it, counted from 1.
+type Outcome = (Option<i64>, Vec<i32>);
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -32,7 +41,41 @@ pub(crate) struct Lane {
     /// The call whose answer was lost.
     unknown: Option<i64>,
     /// Outcomes that became known again, for who asks.
-    outcomes: BTreeMap<i64, CommitOutcome>,
+    outcomes: BTreeMap<i64, Outcome>,
+}
+
+/// The call, and which of its batches.
+pub(crate) fn token_parts(token: CommitToken) -> (i64, usize) {
+    ((token.call >> INDEX_BITS).cast_signed(), (token.call % (1 << INDEX_BITS)) as usize)
+}
+
+/// The answer to a call.
+struct Told {
+    version: Option<i64>,
+    failed_batches: Vec<i32>,
+    failed_numbers: Vec<i32>,
+}
+
+impl Told {
+    fn of(row: &Row) -> Result<Told, Error> {
+        let numbers = |at| row.try_get::<_, Option<Vec<i32>>>(at).map(Option::unwrap_or_default);
+        Ok(Told { version: row.try_get(0)?, failed_batches: numbers(1)?, failed_numbers: numbers(2)? })
+    }
+
+    fn of_batches(&self, count: usize) -> Result<Vec<Done>, EngineError> {
+        let mut all: Vec<Option<Done>> = (0..count).map(|_| None).collect();
+        for (batch, number) in self.failed_batches.iter().zip(&self.failed_numbers) {
+            let (batch, precondition) = (usize::try_from(batch - 1), usize::try_from(number - 1));
+            let (Ok(batch), Ok(precondition)) = (batch, precondition) else {
+                return Err(nonsense("a number before 1"));
+            };
+            let place = all.get_mut(batch).ok_or_else(|| nonsense("a batch that was not sent"))?;
+            *place = Some(Err(CommitError::Conflict { precondition }));
+        }
+        let done = self.version.map(committed);
+        let all = all.into_iter().map(|one| one.or_else(|| done.map(Ok)));
+        all.collect::<Option<Vec<Done>>>().ok_or_else(|| nonsense("a batch without an outcome"))
+    }
 }
 
 pub(crate) fn committed(version: i64) -> Committed {
@@ -53,50 +96,74 @@ impl Lane {
         self.id.cast_unsigned()
     }
 
-    pub(crate) async fn commit(&mut self, arguments: &Arguments) -> Result<Committed, CommitError> {
+    /// A group, in one call. An error of one batch, such as a counter that would wrap, undoes all of them, so each is then done
+    /// alone.
+    pub(crate) async fn commit(&mut self, batches: &[Prepared]) -> Vec<Done> {
+        match self.call(batches).await {
+            Ok(done) => done,
+            Err(CommitError::Unknown(token)) => {
+                let tokens = (0..batches.len() as u64).map(|at| CommitToken { call: token.call | at, ..token });
+                tokens.map(|token| Err(CommitError::Unknown(token))).collect()
+            }
+            Err(error) if batches.len() == 1 => vec![Err(error)],
+            Err(CommitError::Failed(EngineError::Unavailable(why))) => {
+                batches.iter().map(|_| Err(EngineError::Unavailable(why.clone()).into())).collect()
+            }
+            Err(_) => {
+                let mut all = Vec::with_capacity(batches.len());
+                for batch in batches {
+                    let one = self.call(std::slice::from_ref(batch)).await;
+                    all.push(one.and_then(|mut done| done.pop().unwrap_or_else(|| Err(nonsense("no outcome").into()))));
+                }
+                all
+            }
+        }
+    }
+
+    /// `Unknown` has the token of the first batch.
+    async fn call(&mut self, batches: &[Prepared]) -> Result<Vec<Done>, CommitError> {
         self.settle().await?;
         let call = self.call + 1;
         let (connection, statement) = self.opened().await?;
         let (id, shard) = (connection.1, connection.2);
-        let client = &connection.0.client;
-        let one = arguments;
-        let done = client
-            .query_one(
-                &statement,
-                &[
-                    &id,
-                    &call,
-                    &shard,
-                    &one.lock_ids,
-                    &one.lock_alone,
-                    &one.pre_kinds,
-                    &one.pre_keys,
-                    &one.pre_ends,
-                    &one.pre_versions,
-                    &one.put_keys,
-                    &one.put_values,
-                    &one.deleted_keys,
-                    &one.set_keys,
-                    &one.set_values,
-                    &one.add_keys,
-                    &one.add_values,
-                    &one.max_keys,
-                    &one.max_values,
-                    &one.changed,
-                ],
-            )
-            .await;
+        let one = Arguments::of(batches);
+        let arguments: [&(dyn ToSql + Sync); 26] = [
+            &id,
+            &call,
+            &shard,
+            &one.batches,
+            &one.lock_ids,
+            &one.lock_alone,
+            &one.pre_batches,
+            &one.pre_numbers,
+            &one.pre_kinds,
+            &one.pre_keys,
+            &one.pre_ends,
+            &one.pre_versions,
+            &one.puts.batches,
+            &one.puts.keys,
+            &one.puts.values,
+            &one.deletes.batches,
+            &one.deletes.keys,
+            &one.sets.batches,
+            &one.sets.keys,
+            &one.sets.values,
+            &one.adds.batches,
+            &one.adds.keys,
+            &one.adds.values,
+            &one.maxes.batches,
+            &one.maxes.keys,
+            &one.maxes.values,
+        ];
+        let all: Vec<_> = arguments.into_iter().chain([&one.changed as &(dyn ToSql + Sync)]).collect();
+        let done = connection.0.client.query_one(&statement, &all).await;
         let has_warned = connection.0.has_warned();
-        let answer = done.and_then(|row| Ok((row.try_get::<_, Option<i64>>(0)?, row.try_get::<_, Option<i64>>(1)?)));
-        match answer {
-            Ok((_, Some(failed))) if !has_warned => {
-                let precondition =
-                    usize::try_from(failed - 1).map_err(|_| nonsense("a precondition before the first"))?;
-                Err(CommitError::Conflict { precondition })
-            }
-            Ok((Some(version), None)) if !has_warned => {
-                self.call = call;
-                Ok(committed(version))
+        match done.and_then(|row| Told::of(&row)) {
+            Ok(told) if !has_warned => {
+                if told.version.is_some() {
+                    self.call = call;
+                }
+                told.of_batches(batches.len()).map_err(CommitError::from)
             }
             Err(error) if error.as_db_error().is_some_and(is_undone) && !has_warned => Err(refused(&error)),
             other => {
@@ -104,16 +171,20 @@ impl Lane {
                     tracing::warn!(error = said(&error), lane = id, call, "the answer to a commit was lost");
                 }
                 (self.open, self.unknown) = (None, Some(call));
-                Err(CommitError::Unknown(CommitToken { lane: self.id(), call: call.cast_unsigned() }))
+                Err(CommitError::Unknown(CommitToken { lane: self.id(), call: call.cast_unsigned() << INDEX_BITS }))
             }
         }
     }
 
-    /// What became of a call whose answer was lost.
-    pub(crate) async fn outcome(&mut self, call: u64) -> Result<CommitOutcome, EngineError> {
+    /// What became of a batch of a call whose answer was lost.
+    pub(crate) async fn outcome(&mut self, (call, at): (i64, usize)) -> Result<CommitOutcome, EngineError> {
         self.settle().await?;
-        let outcome = self.outcomes.get(&call.cast_signed()).copied();
-        outcome.ok_or_else(|| nonsense(&format!("the answer to call {call} of lane {} was not lost", self.id)))
+        let Some((version, failed)) = self.outcomes.get(&call) else {
+            return Err(nonsense(&format!("the answer to call {call} of lane {} was not lost", self.id)));
+        };
+        let is_done = !failed.iter().any(|number| usize::try_from(*number).is_ok_and(|number| number == at + 1));
+        let version = version.filter(|_| is_done);
+        Ok(version.map_or(CommitOutcome::Void, |version| CommitOutcome::Committed(committed(version))))
     }
 
     /// Asks what became of the call before, if that is not known.
@@ -121,12 +192,13 @@ impl Lane {
         let Some(call) = self.unknown else { return Ok(()) };
         // Not through a connection that may have warned: it may be of a server that is none any more.
         let connection = self.server.connect().await?;
-        let row = connection.client.query_one("select resolve_v1($1, $2)", &[&self.id, &call]).await;
-        let version = row.and_then(|row| row.try_get::<_, Option<i64>>(0)).map_err(|error| unavailable(&error))?;
+        let row =
+            connection.client.query_one("select version, failed from resolve_v2($1, $2)", &[&self.id, &call]).await;
+        let outcome =
+            row.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?))).map_err(|error| unavailable(&error))?;
         if connection.has_warned() {
             return Err(EngineError::Unavailable("what became of a commit is not on all copies yet".to_owned()));
         }
-        let outcome = version.map_or(CommitOutcome::Void, |version| CommitOutcome::Committed(committed(version)));
         self.outcomes.insert(call, outcome);
         if self.outcomes.len() > OUTCOMES_MAX {
             self.outcomes.pop_first();

@@ -8,11 +8,12 @@
 //!             P2 the transaction gets its number, the version of its rows, when all locks are held: of two commits that meet,
 //!                the later one has the larger number.
 //!             P3 a commit goes through a lane, which has one at a time and counts them. What became of one whose answer was
-//!                lost is asked through the lane's row, which waits until it has ended (`resolve_v1`).
+//!                lost is asked through the lane's row, which waits until it has ended (`resolve_v2`).
+//!                Callers that wait share its calls (`group`).
 //!             P4 an answer with a warning, or none, is an unknown outcome: a cancelled wait for a standby succeeds with one.
 //! Locking:    none here is held over a call.
 //! Durability: that of the server (`synchronous_commit`, which must be on): what is visible is durable.
-//! Not here:   asking again (margay_meta::patient), sessions that are fenced, batches of several callers in one call, TLS.
+//! Not here:   asking again (margay_meta::patient), sessions that are fenced, TLS.
 //! Source:     the schema is `schema.sql`; docs/design/0034.
 
 mod batch;
@@ -23,6 +24,7 @@ mod feed;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod lane;
 mod read;
 mod scan;

@@ -25,8 +25,12 @@ create table if not exists lanes(
     lane bigint generated always as identity primary key,
     call bigint not null default 0,
     -- Of that commit; null if it is void.
-    version bigint
+    version bigint,
+    -- Batches of that commit that are not part of it.
+    failed int[] not null default '{}'
 ) with (fillfactor = 10);
+-- Schemas that were made before it was there.
+alter table lanes add column if not exists failed int[] not null default '{}';
 
 -- Keys that each commit changed: the length in two bytes, then the key.
 create table if not exists changes(version bigint primary key, keys bytea not null);
@@ -35,84 +39,110 @@ create table if not exists changes(version bigint primary key, keys bytea not nu
 create table if not exists feed(single bool primary key default true check (single), forgotten bigint not null);
 insert into feed(forgotten) values (0) on conflict do nothing;
 
--- One batch. `failed` is the number of the first precondition that does not hold, from 1; nothing is written then.
+-- Several batches that do not meet: none writes what another one writes or asserts. Each is numbered from 1, and is done whole or,
+-- if a precondition of it does not hold, not at all: `failed_numbers` has the first such one of each of `failed_batches`.
 -- All locks are held before the transaction gets its number, so numbers are in the order of commits that meet.
 -- Each statement sees what was committed before it began: a function that is volatile, at READ COMMITTED.
-create or replace function commit_v1(
-    in_lane bigint, in_call bigint, in_shard int,
+create or replace function commit_v2(
+    in_lane bigint, in_call bigint, in_shard int, in_batches int,
     lock_ids bigint[], lock_alone bool[],
-    pre_kinds int[], pre_keys bytea[], pre_ends bytea[], pre_versions bigint[],
-    put_keys bytea[], put_values bytea[], deleted_keys bytea[],
-    set_keys bytea[], set_values bigint[],
-    add_keys bytea[], add_values bigint[],
-    max_keys bytea[], max_values bigint[],
-    changed bytea,
-    out version bigint, out failed bigint
+    pre_batches int[], pre_numbers int[], pre_kinds int[], pre_keys bytea[], pre_ends bytea[], pre_versions bigint[],
+    put_batches int[], put_keys bytea[], put_values bytea[],
+    deleted_batches int[], deleted_keys bytea[],
+    set_batches int[], set_keys bytea[], set_values bigint[],
+    add_batches int[], add_keys bytea[], add_values bigint[],
+    max_batches int[], max_keys bytea[], max_values bigint[],
+    changed bytea[],
+    out version bigint, out failed_batches int[], out failed_numbers int[]
 ) language plpgsql volatile as $$
 #variable_conflict use_column
+declare
+    told bytea;
 begin
-    for at in 1 .. coalesce(array_length(lock_ids, 1), 0) loop
-        if lock_alone[at] then
-            perform pg_advisory_xact_lock(lock_ids[at]);
-        else
-            perform pg_advisory_xact_lock_shared(lock_ids[at]);
-        end if;
-    end loop;
+    -- In the order of the arrays, which ascend.
+    perform case when one.alone then pg_advisory_xact_lock(one.id) else pg_advisory_xact_lock_shared(one.id) end
+    from unnest(lock_ids, lock_alone) as one(id, alone);
 
-    select min(pre.number) into failed
-    from unnest(pre_kinds, pre_keys, pre_ends, pre_versions) with ordinality as pre(kind, first, behind, version, number)
-    where case pre.kind
-        when 0 then not exists (select from rows where rows.key = pre.first and rows.version = pre.version)
-        when 1 then not exists (select from rows where rows.key = pre.first)
-        when 2 then exists (select from rows where rows.key = pre.first)
-        else exists (select from rows where rows.key >= pre.first and rows.key < pre.behind)
-    end;
-    if failed is not null then
+    select array_agg(failed.batch), array_agg(failed.number) into failed_batches, failed_numbers from (
+        select pre.batch, min(pre.number)
+        from unnest(pre_batches, pre_numbers, pre_kinds, pre_keys, pre_ends, pre_versions)
+            as pre(batch, number, kind, first, behind, version)
+        -- Scalar questions and no `exists`: in an empty table the planner would answer those by reading all of it, also later.
+        where case pre.kind
+            when 0 then (select rows.version from rows where rows.key = pre.first) is distinct from pre.version
+            when 1 then (select rows.version from rows where rows.key = pre.first) is null
+            when 2 then (select rows.version from rows where rows.key = pre.first) is not null
+            else (select rows.version from rows where rows.key >= pre.first and rows.key < pre.behind limit 1) is not null
+        end
+        group by pre.batch
+    ) as failed(batch, number);
+    failed_batches := coalesce(failed_batches, '{}');
+    if cardinality(failed_batches) = in_batches then
         return;
     end if;
 
     version := pg_current_xact_id()::text::bigint;
-    update lanes set call = in_call, version = commit_v1.version where lane = in_lane and call = in_call - 1;
+    update lanes set call = in_call, version = commit_v2.version, failed = failed_batches
+        where lane = in_lane and call = in_call - 1;
     if not found then
         raise exception 'call % of lane % was taken', in_call, in_lane using errcode = 'MG001';
     end if;
 
-    insert into rows(key, version, value)
-        select put.key, commit_v1.version, put.value from unnest(put_keys, put_values) as put(key, value)
-        on conflict (key) do update set version = excluded.version, value = excluded.value;
-    if array_length(deleted_keys, 1) > 0 then
+    if cardinality(put_keys) > 0 then
+        insert into rows(key, version, value)
+            select put.key, commit_v2.version, put.value from unnest(put_batches, put_keys, put_values) as put(batch, key, value)
+            where put.batch <> all (failed_batches)
+            on conflict (key) do update set version = excluded.version, value = excluded.value;
+    end if;
+    if cardinality(deleted_keys) > 0 then
+        select coalesce(array_agg(one.key), '{}') into deleted_keys
+            from unnest(deleted_batches, deleted_keys) as one(batch, key) where one.batch <> all (failed_batches);
         delete from rows where key = any (deleted_keys);
+        delete from counters where key = any (deleted_keys);
     end if;
-    if array_length(deleted_keys || set_keys, 1) > 0 then
-        delete from counters where key = any (deleted_keys || set_keys);
+    -- In the order of keys, so that no two wait for each other.
+    if cardinality(set_keys) > 0 then
+        select coalesce(array_agg(one.key), '{}') into deleted_keys
+            from unnest(set_batches, set_keys) as one(batch, key) where one.batch <> all (failed_batches);
+        delete from counters where key = any (deleted_keys);
+        insert into counters(key, shard, value)
+            select one.key, in_shard, one.value from unnest(set_batches, set_keys, set_values) as one(batch, key, value)
+            where one.batch <> all (failed_batches) order by one.key
+            on conflict (key, shard) do update set value = excluded.value;
     end if;
-    -- In the order of keys, which are sorted, so that no two wait for each other.
-    insert into counters(key, shard, value)
-        select one.key, in_shard, one.value from unnest(set_keys, set_values) as one(key, value)
-        on conflict (key, shard) do update set value = excluded.value;
-    insert into counters(key, shard, value)
-        select one.key, in_shard, one.value from unnest(add_keys, add_values) as one(key, value)
-        on conflict (key, shard) do update set value = counters.value + excluded.value;
-    insert into counters(key, shard, value)
-        select one.key, in_shard, one.value from unnest(max_keys, max_values) as one(key, value)
-        on conflict (key, shard) do update set value = greatest(counters.value, excluded.value);
-    if length(changed) > 0 then
-        insert into changes(version, keys) values (commit_v1.version, changed);
+    if cardinality(add_keys) > 0 then
+        insert into counters(key, shard, value)
+            select one.key, in_shard, sum(one.value)::bigint
+            from unnest(add_batches, add_keys, add_values) as one(batch, key, value)
+            where one.batch <> all (failed_batches) group by one.key order by one.key
+            on conflict (key, shard) do update set value = counters.value + excluded.value;
+    end if;
+    if cardinality(max_keys) > 0 then
+        insert into counters(key, shard, value)
+            select one.key, in_shard, max(one.value) from unnest(max_batches, max_keys, max_values) as one(batch, key, value)
+            where one.batch <> all (failed_batches) group by one.key order by one.key
+            on conflict (key, shard) do update set value = greatest(counters.value, excluded.value);
+    end if;
+    select string_agg(one.keys, '') into told from unnest(changed) with ordinality as one(keys, batch)
+        where one.batch <> all (failed_batches);
+    if length(told) > 0 then
+        insert into changes(version, keys) values (commit_v2.version, told);
     end if;
 end $$;
 
--- What became of a call: its version, or null if it is void from now on. Waits until the call has ended.
-create or replace function resolve_v1(in_lane bigint, in_call bigint) returns bigint language plpgsql volatile as $$
+-- What became of a call: its version, or null if it is void from now on, and which of its batches are not part of it. Waits until
+-- the call has ended.
+create or replace function resolve_v2(in_lane bigint, in_call bigint, out version bigint, out failed int[])
+language plpgsql volatile as $$
+#variable_conflict use_column
 declare
     found_call bigint;
-    found_version bigint;
 begin
-    update lanes set call = in_call, version = null where lane = in_lane and call = in_call - 1;
-    select call, version into found_call, found_version from lanes where lane = in_lane;
+    update lanes set call = in_call, version = null, failed = '{}' where lane = in_lane and call = in_call - 1;
+    select call, lanes.version, lanes.failed into found_call, version, failed from lanes where lane = in_lane;
     if found_call is distinct from in_call then
         raise exception 'call % of lane % is not its last one', in_call, in_lane using errcode = 'MG001';
     end if;
-    return found_version;
 end $$;
 
 -- The rows of several questions, of one moment. Kinds: 0 a row, 1 a sum, 2 a highest, 3 a range without counters, 4 one with.

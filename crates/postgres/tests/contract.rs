@@ -181,6 +181,67 @@ fn a_follower_sees_every_commit_of_two_processes() {
     assert!(matches!(follower.changes(Cursor(u64::MAX >> 1), 1), Err(FeedError::TooOld { .. })));
 }
 
+/// One that changes nothing: what it requires is never there.
+fn refused(key: &str) -> Batch {
+    let preconditions = vec![Precondition::Exists { key: b"nothing".to_vec() }];
+    let count = Write::Add { key: b"count".to_vec(), delta: 1 << 40 };
+    Batch { preconditions, writes: vec![put(key, b"refused"), count], payload: None }
+}
+
+/// Commits that wait share calls of the server, and each has its own outcome.
+#[test]
+fn commits_that_share_a_call_have_each_their_outcome() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    let (rounds, threads) = (50, 64usize);
+    let outcomes: Vec<Vec<Result<Committed, CommitError>>> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads)
+            .map(|thread| {
+                let engine = &engine;
+                let one = move |round: usize| match thread % 8 {
+                    0 => engine.commit(refused(&format!("r{thread}"))),
+                    1 => engine.commit(of(vec![Write::Add { key: b"cfull".to_vec(), delta: i64::MAX }])),
+                    // One of them gets it.
+                    2 => engine.commit(Batch {
+                        preconditions: vec![Precondition::Absent { key: format!("one{round}").into_bytes() }],
+                        ..of(vec![put(&format!("one{round}"), &[thread as u8])])
+                    }),
+                    _ => engine.commit(of(vec![
+                        put(&format!("k{round}-{thread}"), b""),
+                        Write::Add { key: b"count".to_vec(), delta: 1 },
+                    ])),
+                };
+                scope.spawn(move || (0..rounds).map(one).collect())
+            })
+            .collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let (mut winners, mut full) = (0, 0);
+    for (thread, outcomes) in outcomes.iter().enumerate() {
+        for outcome in outcomes {
+            match (thread % 8, outcome) {
+                (0, Err(CommitError::Conflict { precondition: 0 }))
+                | (1, Err(CommitError::Invalid(_)))
+                | (3.., Ok(_)) => {}
+                // Once for each lane, which adds to a shard of its own.
+                (1, Ok(_)) => full += 1,
+                (2, Ok(_)) => winners += 1,
+                (2, Err(CommitError::Conflict { precondition: 0 })) => {}
+                (_, other) => panic!("thread {thread}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(winners, rounds);
+    assert!((1..=4).contains(&full), "{full} additions of the largest number");
+    let done = (rounds * threads * 5 / 8) as i64;
+    let count = engine.get(b"count").unwrap().value.unwrap().value;
+    assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), done);
+    assert_eq!(rows(&engine, b"k", b"l", usize::MAX).len() as i64, done);
+    assert_eq!(rows(&engine, b"r", b"s", usize::MAX).len(), 0);
+    let [_, (_, calls), _] = engine.calls();
+    println!("evidence: metadata in PostgreSQL: {} commits in {calls} calls, each with its outcome", rounds * threads);
+}
+
 /// Kills of the server at random moments: what was answered is there, and nothing was done twice.
 #[test]
 fn a_killed_server_loses_nothing_and_does_nothing_twice() {
@@ -192,12 +253,17 @@ fn a_killed_server_loses_nothing_and_does_nothing_twice() {
     };
     let (engines, ends, kills) = ([engine(), engine()], AtomicBool::new(false), 4);
     let done: Vec<u64> = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..8usize)
+        let writers: Vec<_> = (0..32usize)
             .map(|thread| {
                 let (engine, ends) = (&engines[thread % 2], &ends);
                 scope.spawn(move || {
                     let mut done = 0u64;
                     while !ends.load(Ordering::Acquire) {
+                        // Of another outcome than those that share its call.
+                        if thread % 4 == 3 {
+                            let refused = engine.commit(refused(&format!("k{thread}-{done}"))).unwrap_err();
+                            assert!(matches!(refused, CommitError::Conflict { precondition: 0 }), "{refused:?}");
+                        }
                         // It fails if it was made already.
                         let key = format!("k{thread}-{done}").into_bytes();
                         let preconditions = vec![Precondition::Absent { key: key.clone() }];
