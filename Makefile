@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help prepare build serve install test check tidy clients night bench bench-check clean
+.PHONY: help prepare build serve cluster cluster-kill install test check tidy clients night bench bench-check clean
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
@@ -17,7 +17,7 @@ NIGHT_SECONDS ?= 28800
 RIVALS ?= ext4,tmpfs,margay-far,s3fs,rclone,goofys,tigrisfs,juicefs-redis,juicefs-sqlite,s3cmd,minio,garage
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 prepare: ## install what building needs and is missing
 	@tools/prepare.sh
@@ -27,6 +27,13 @@ build: prepare ## build the release binary
 
 serve: build ## build, then run a server on DATA=margay-data at ADDRESS=127.0.0.1:9000 with MOUNT=demo=margay-mnt
 	@exec $(TARGET)/release/margay serve --data $(DATA) --address $(ADDRESS) $(if $(MOUNT),--mount $(MOUNT)) $(ARGS)
+
+cluster: build ## PostgreSQL and three servers of one volume on this machine, to try; Ctrl-C ends and removes them
+	@tools/prepare.sh tests
+	@MARGAY_BIN=$(TARGET)/release/margay exec python3 tools/cluster.py serve
+
+cluster-kill: ## kill one server of `make cluster` and show what the others answer
+	@python3 tools/cluster.py kill
 
 install: build ## copy the binary to PREFIX=/usr/local
 	install -D -m 755 $(TARGET)/release/margay $(DESTDIR)$(PREFIX)/bin/margay

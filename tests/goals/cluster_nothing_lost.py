@@ -14,23 +14,18 @@ before it. At the end every key is read at every server, and each server alone i
 
 import argparse
 import hashlib
-import http.client
-import json
 import os
 import random
 import re
 import shutil
 import signal
-import subprocess
-import tempfile
 import threading
 import time
-import urllib.parse
 
-from postgres import Postgres
-from server import ACCESS, BINARY, SECRET, Server, finish, free_port, goal, sign
+from cluster import World, ask
+from server import finish, goal
 
-BUCKET, KEYS_EACH, ANSWER_SECONDS, STARTED_SECONDS = "cluster", 12, 30, 60
+BUCKET, KEYS_EACH = "cluster", 12
 SIZES = [10, 100, 3000, 4096, 70_000, 300_000, 2_000_000]
 ABSENT = "absent"
 
@@ -65,44 +60,6 @@ class Register:
                 # A request that was not answered may be carried out later, also after the next one was acknowledged.
                 self.doubtful.add(state)
             self.history.append((round(time.time(), 3), state[:12], is_acknowledged))
-
-
-class Node:
-    def __init__(self, folder, name, url):
-        self.folder, self.name, self.url, self.lock = folder, name, url, threading.Lock()
-        self.data, self.restarts = os.path.join(folder, name), 0
-        self.make()
-
-    def make(self):
-        options = ["--metadata", self.url, "--store-address", f"127.0.0.1:{free_port()}"]
-        self.server = Server(self.data, *options)
-
-    def wait(self):
-        end = time.monotonic() + STARTED_SECONDS
-        while time.monotonic() < end:
-            if self.server.process.poll() is not None:
-                time.sleep(0.5)
-                self.server.spawn()
-            try:
-                if ask(self, "GET", "/")[0] == 200:
-                    return
-            except OSError:
-                pass
-            time.sleep(0.1)
-        raise SystemExit(f"{self.name} did not start; see {self.data}.log")
-
-
-def ask(node, method, path, query="", body=b""):
-    connection = http.client.HTTPConnection("127.0.0.1", node.server.port, timeout=ANSWER_SECONDS)
-    try:
-        headers = sign.headers(method, node.server.host, path, query, ACCESS, SECRET)
-        connection.request(method, path + ("?" + query if query else ""), body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except http.client.HTTPException as error:
-        raise OSError(str(error)) from error
-    finally:
-        connection.close()
 
 
 class Load:
@@ -203,52 +160,10 @@ class Load:
             thread.join()
 
 
-class World:
+class Turns(World):
     def __init__(self, arguments):
         self.arguments, self.chance = arguments, random.Random(arguments.seed)
-        self.folder = tempfile.mkdtemp(prefix="cluster-")
-        os.chmod(self.folder, 0o755)
-        self.postgres = Postgres(os.path.join(self.folder, "pg")).start()
-        self.nodes, self.made = [], 0
-        for _ in range(arguments.servers):
-            self.add()
-        self.cluster("set", "--copies", str(arguments.copies), "--write", str(arguments.write))
-        time.sleep(1.5)
-        ask(self.nodes[0], "PUT", f"/{BUCKET}")
-
-    def add(self, place=None):
-        node = Node(self.folder, f"n{self.made}", self.postgres.url)
-        if self.made:
-            os.mkdir(node.data, 0o700)
-            for name in ("identity-key", "encryption-keys"):
-                shutil.copy(os.path.join(self.folder, "keys", name), node.data)
-        self.made += 1
-        node.server.spawn()
-        node.wait()
-        if self.made == 1:
-            os.mkdir(os.path.join(self.folder, "keys"))
-            for name in ("identity-key", "encryption-keys"):
-                shutil.copy(os.path.join(node.data, name), os.path.join(self.folder, "keys"))
-        if place is None:
-            self.nodes.append(node)
-        else:
-            self.nodes[place] = node
-
-    def cluster(self, *words):
-        command = [BINARY, "cluster", *words, "--metadata", self.postgres.url]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    def status(self):
-        return json.loads(self.cluster("status", "--json").stdout)
-
-    def until_copied(self, seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            status = self.status()
-            if status["segments_with_too_few_copies"] == 0:
-                return True
-            time.sleep(0.5)
-        return False
+        super().__init__(BUCKET, arguments.servers, arguments.copies, arguments.write)
 
     def turn(self, cell):
         node = self.chance.choice(self.nodes)
@@ -278,30 +193,6 @@ class World:
                 raise SystemExit("copies are missing after two minutes: " + self.cluster("status").stdout)
             self.lose_disk(self.nodes.index(node))
 
-    def lose_disk(self, place):
-        node = self.nodes[place]
-        port = node.server.options[-1]
-        node.server.kill()
-        shutil.rmtree(node.data)
-        store = None
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            stores = self.status()["stores"]
-            gone = [one["store"] for one in stores if one["state"] == "not running"]
-            if gone:
-                store = gone[0]
-                said = self.cluster("detach", str(store))
-                if said.returncode == 0:
-                    break
-                raise SystemExit(f"store {store} at {port} cannot be detached: {said.stderr}{self.cluster('status').stdout}")
-            time.sleep(0.5)
-        self.add(place)
-
-    def close(self):
-        for node in self.nodes:
-            node.server.kill()
-        self.postgres.stop()
-
 
 def main():
     parser = argparse.ArgumentParser()
@@ -313,7 +204,7 @@ def main():
     parser.add_argument("--cells", default="kill,stop,end,database,disk")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    world = World(arguments)
+    world = Turns(arguments)
     load, cells = Load(world.nodes, arguments.writers, arguments.seed), arguments.cells.split(",")
     done = {}
     try:
