@@ -11,22 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, Committed, EngineError};
+use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, EngineError};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use crate::batch::{LockSpace, Prepared};
 use crate::connection::Server;
 use crate::group::Group;
-use crate::lane::{Lane, nonsense, token_parts};
+use crate::lane::{Done, Lane, nonsense, token_parts};
 use crate::tasks::ended;
 
 /// With more calls under way, a batch waits for the end of one of them: larger groups cost the server less.
 const EAGER_LANES: usize = 2;
 /// Unless that takes longer, as behind a lock that another process holds.
 const STUCK_AFTER: Duration = Duration::from_millis(10);
-
-/// What a caller is told.
-pub(crate) type Done = Result<Committed, CommitError>;
 
 #[derive(Debug)]
 pub(crate) struct Lanes {

@@ -13,7 +13,6 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
 use crate::batch::Prepared;
-use crate::commit::Done;
 use crate::connection::{Connection, Server, said, unavailable};
 use crate::group::{Arguments, GROUP_MAX};
 
@@ -27,6 +26,9 @@ const COMMIT: &str = "select version, failed_batches, failed_numbers from commit
                       $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)";
 /// Of a token, which say the batch of the call.
 const INDEX_BITS: u32 = GROUP_MAX.ilog2();
+
+/// What a caller is told.
+pub(crate) type Done = Result<Committed, CommitError>;
 
 /// The version of a call, unless it is void, and its batches that are not part of it, counted from 1.
 type Outcome = (Option<i64>, Vec<i32>);
