@@ -42,6 +42,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 /// As before, of a run of gigabytes that the store reads.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
+/// Others are asked before a store that did not answer, for so long.
+const DOUBTED_FOR: Duration = Duration::from_secs(10);
 /// A store that is not reached is told of at most so often.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often one question is asked: a connection may have ended, or the store may have moved.
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     key: ClusterKey,
     /// By store: when it was told last that it is not reached, and how often not since.
     told: Mutex<HashMap<StoreNumber, (Option<Instant>, u64)>>,
+    /// When it did not answer, unless it has since.
+    doubted: Mutex<HashMap<StoreNumber, Instant>>,
     places: Mutex<HashMap<StoreNumber, Arc<Place>>>,
     /// Taken at the end, which does not wait for answers.
     runtime: Option<Runtime>,
@@ -101,6 +105,7 @@ impl HttpPeers {
             engine,
             key,
             told: Mutex::default(),
+            doubted: Mutex::default(),
             places: Mutex::default(),
             runtime: Some(runtime),
         })))
@@ -111,6 +116,10 @@ impl Peers for HttpPeers {
     /// Whether it is reached shows when it is asked: nothing waits here.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
         Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
+    }
+
+    fn is_doubted(&self, number: StoreNumber) -> bool {
+        self.0.doubted.lock().get(&number).is_some_and(|at| at.elapsed() < DOUBTED_FOR)
     }
 }
 
@@ -178,7 +187,10 @@ impl Shared {
                 Err(_) => Err(NoAnswer::Silent),
             };
             match answer.and_then(|answer| checked(what, answer)) {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    self.doubted.lock().remove(&number);
+                    return Ok(bytes);
+                }
                 Err(NoAnswer::Segment(error)) => return Err(error),
                 Err(NoAnswer::NotThere(said)) => {
                     self.forget(number, &place);
@@ -191,6 +203,7 @@ impl Shared {
                 }
             }
         }
+        self.doubted.lock().insert(number, Instant::now());
         self.tell_unreachable(number, id, &why);
         Err(SegmentError::Unreachable(id, number))
     }

@@ -1,8 +1,8 @@
 //! The stores of a volume: the own one, and those of other processes that share its rows.
 //!
 //! Why:        a process reads what any other has stored; it writes to its own store, and removes from that only.
-//! Invariants: T1 an id names the store that created the segment, which is asked first; if it does not have the
-//!                segment, the segment's row lists the stores that do.
+//! Invariants: T1 a copy in the own store is read first. Else an id names the store that created the segment, which is asked; if it
+//!                does not have the segment, or did not answer a moment ago, the segment's row lists the stores that do.
 //!             T2 all writes, listings and removals are of the own store.
 //!             T3 a pin of a segment in another store is an entry in `readers`, which that store waits for (reclaim).
 //! Not here:   rows of segments (segment_rows), when bytes are removed (reclaim).
@@ -17,6 +17,8 @@ mod copy_rows;
 mod place;
 mod processes;
 mod readers;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -120,39 +122,65 @@ impl Stores {
         self.peers.as_ref()?.store(number)
     }
 
-    /// Asks the store that created a segment, then the stores in its row.
+    /// Asks the store that created a segment, then the stores in its row; one that is doubted comes last.
     fn ask<T>(
         &self,
         id: SegmentId,
         question: impl Fn(&dyn Segments) -> Result<T, SegmentError>,
     ) -> Result<T, SegmentError> {
-        let first = id.made_by();
-        let answer = self.ask_one(id, first, &question);
-        if !answer.as_ref().is_err_and(may_be_elsewhere) {
-            return answer;
-        }
-        let mut last = answer;
-        for number in self.holders(id)? {
-            if number == first {
-                continue;
+        let is_doubted = |number: &StoreNumber| self.peers.as_ref().is_some_and(|peers| peers.is_doubted(*number));
+        let (first, mut last) = (id.made_by(), None);
+        if !is_doubted(&first) {
+            let answer = self.ask_one(id, first, &question);
+            if !answer.as_ref().is_err_and(may_be_elsewhere) {
+                return answer;
             }
-            match self.ask_one(id, number, &question) {
-                Err(SegmentError::Missing(_)) => {}
-                Err(error) if may_be_elsewhere(&error) => {
+            last = Some(answer);
+        }
+        let mut others = self.holders(id)?;
+        if last.is_some() {
+            others.retain(|number| *number != first);
+        } else if !others.contains(&first) {
+            others.push(first);
+        }
+        others.sort_by_key(is_doubted);
+        for number in others {
+            match (self.ask_one(id, number, &question), &last) {
+                (Err(SegmentError::Missing(_)), Some(_)) => {}
+                (Err(error), _) if may_be_elsewhere(&error) => {
                     // An unreachable store may have it, and a damaged copy is not all that there is.
-                    if !matches!(last, Err(SegmentError::Unreachable(..))) {
-                        last = Err(error);
+                    if !matches!(last, Some(Err(SegmentError::Unreachable(..)))) {
+                        last = Some(Err(error));
                     }
                 }
-                answer => {
-                    if let (Err(SegmentError::Corrupt { .. } | SegmentError::Io(_)), Ok(_)) = (&last, &answer) {
+                (answer, last) => {
+                    if let (Some(Err(SegmentError::Corrupt { .. } | SegmentError::Io(_))), Ok(_)) = (last, &answer) {
                         tracing::error!(segment = ?id, store = first.0, from = number.0, "damaged, and read from a copy");
                     }
                     return answer;
                 }
             }
         }
-        last
+        last.unwrap_or(Err(SegmentError::Missing(id)))
+    }
+
+    /// Reads a run from the own copy of a segment of another store; `None`: there is none, or it has not all of it yet. What is read
+    /// is checked, so bytes that are missing or damaged here are asked for elsewhere.
+    fn read_copy<T>(&self, run: &Run, read: impl FnOnce(&dyn Segments) -> Result<T, SegmentError>) -> Option<T> {
+        if self.copies.is_none() || self.is_own(run.segment) {
+            return None;
+        }
+        let has = self.own.state(run.segment).ok()?.len;
+        if run.offset.checked_add(run.len).is_none_or(|end| end > has) {
+            return None;
+        }
+        match read(&*self.own) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                tracing::warn!(segment = ?run.segment, %error, "the copy here is not read; another store is asked");
+                None
+            }
+        }
     }
 
     fn ask_one<T>(
@@ -243,10 +271,16 @@ impl Segments for Stores {
     }
 
     fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
+        if let Some(bytes) = self.read_copy(&extent.run, |own| own.read(extent, skip, len)) {
+            return Ok(bytes);
+        }
         self.ask(extent.run.segment, |store| store.read(extent, skip, len))
     }
 
     fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
+        if let Some(cached) = self.read_copy(&extent.run, |own| own.read_cached(extent, skip, len)) {
+            return Ok(cached);
+        }
         // If the bytes are not here, the blocking read asks other stores.
         match self.store(extent.run.segment.made_by()).map(|store| store.read_cached(extent, skip, len)) {
             None => Ok(None),
@@ -256,7 +290,11 @@ impl Segments for Stores {
     }
 
     fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
-        if self.is_own(extent.run.segment) { self.own.will_read(extent) } else { Ok(()) }
+        if self.is_own(extent.run.segment) {
+            return self.own.will_read(extent);
+        }
+        self.read_copy(&extent.run, |own| own.will_read(extent));
+        Ok(())
     }
 
     fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {

@@ -63,4 +63,9 @@ pub trait Absences: Send + Sync + Debug {
 pub trait Peers: Send + Sync + Debug {
     /// `None` if it cannot be reached now.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>>;
+
+    /// Whether it did not answer a moment ago, so that others are asked before it.
+    fn is_doubted(&self, _number: StoreNumber) -> bool {
+        false
+    }
 }

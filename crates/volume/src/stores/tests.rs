@@ -1,0 +1,110 @@
+//! Reads of what another store has made, beside an own copy.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use margay_env::Env;
+use margay_env::sim::{SimClock, SimDisk, SimRandom};
+use margay_meta::Engine;
+use margay_meta::memory::Memory;
+use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, Segments, Store, StoreNumber, SyncFuture};
+
+use super::{Alone, Copies, Peers, Stores};
+
+/// The store that has made the segment, and how often it was asked for.
+#[derive(Debug)]
+struct Maker(Arc<Store>, AtomicUsize, AtomicBool);
+
+impl Peers for Maker {
+    fn store(&self, _number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::<Store>::clone(&self.0))
+    }
+
+    fn is_doubted(&self, _number: StoreNumber) -> bool {
+        self.2.load(Ordering::Relaxed)
+    }
+}
+
+/// That there may be copies.
+#[derive(Debug)]
+struct Some3;
+
+impl Copies for Some3 {
+    fn knows(&self, _id: SegmentId, _stores: &[StoreNumber], _is_complete: bool) {}
+    fn wrote(&self, _id: SegmentId, _part: Range<u64>) {}
+    fn start(&self, _id: SegmentId) {}
+    fn wait(&self, _id: SegmentId) -> SyncFuture<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+    fn wait_blocking(&self, _id: SegmentId) -> Result<(), SegmentError> {
+        Ok(())
+    }
+    fn stores(&self, _id: SegmentId) -> Vec<StoreNumber> {
+        Vec::new()
+    }
+    fn is_complete(&self, _id: SegmentId) -> bool {
+        true
+    }
+    fn removed(&self, _id: SegmentId) {}
+}
+
+fn store(seed: u64) -> (Env, Arc<Store>) {
+    let (disk, random) = (SimDisk::new(seed), SimRandom::new(seed));
+    let env = Env { disk: Arc::new(disk), clock: Arc::new(SimClock::new(margay_env::Timestamp(0))), random: Arc::new(random) };
+    let mut options = margay_segment::Options::new(Path::new("/segments"));
+    options.reserve_bytes = 0;
+    (env.clone(), Store::open(env, options).unwrap())
+}
+
+fn written(store: &Store, body: &[u8]) -> Run {
+    let mut run = store.begin(RunLength::ExactAlone(body.len() as u64), b"").unwrap();
+    run.write(body).unwrap();
+    run.end().unwrap()
+}
+
+#[test]
+fn an_own_copy_is_read_before_its_maker_is_asked() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (first, second) = (store(1), store(2));
+    let open = |(env, own): &(Env, Arc<Store>), others| {
+        let own = Arc::<Store>::clone(own) as Arc<dyn Segments>;
+        Stores::open(env, &engine, own, others, Arc::new(Alone)).unwrap()
+    };
+    let one = open(&first, (None, None));
+    let peers = Arc::new(Maker(Arc::clone(&first.1), AtomicUsize::new(0), AtomicBool::new(false)));
+    let two = open(&second, (Some(Arc::<Maker>::clone(&peers)), Some(Arc::new(Some3))));
+    assert_ne!(one.number, two.number);
+    let body: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+    let run = written(&first.1, &body);
+    let (extent, id) = (Extent::whole(run), run.segment);
+    let asked = || peers.1.swap(0, Ordering::Relaxed);
+    let read = |skip: u64, len: u64| {
+        assert_eq!(two.read(&extent, skip, len).unwrap(), body[skip as usize..(skip + len) as usize]);
+    };
+    read(0, 1000);
+    assert_eq!(asked(), 1, "there is no copy here");
+
+    let end = first.1.state(id).unwrap().len;
+    let mut bytes = vec![0; end as usize];
+    first.1.file(id).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    second.1.write_copy(id, Kind::Raw, 0, &bytes[..150_000]).unwrap();
+    read(0, 1000);
+    assert_eq!(asked(), 1, "the copy is behind");
+    second.1.write_copy(id, Kind::Raw, 150_000, &bytes[150_000..]).unwrap();
+    read(100_000, 100_000);
+    two.read_cached(&extent, 0, 1000).unwrap();
+    two.will_read(&extent).unwrap();
+    assert_eq!(asked(), 0, "all of it is here");
+
+    second.1.write_copy(id, Kind::Raw, run.offset + 70_000, b"damaged").unwrap();
+    read(60_000, 100_000);
+    assert_eq!(asked(), 1, "the copy is damaged");
+    peers.2.store(true, Ordering::Relaxed);
+    read(60_000, 100_000);
+    assert_eq!(asked(), 1, "nobody else has it, so also who is doubted is asked");
+}
