@@ -16,7 +16,7 @@ mod server;
 #[path = "cluster/world.rs"]
 mod world;
 
-use server::Server;
+use server::{Server, margay};
 use world::{Door, World, body, wait_until};
 
 /// The server's list of the bucket.
@@ -116,6 +116,23 @@ fn keys_and_folders_of_others_are_refused_in_one_line() {
     drop(one);
     let said = server::ends(3, &["fsck", "--data", world.data("one").to_str().unwrap()]);
     assert!(said.contains("PostgreSQL"), "{said}");
+}
+
+#[test]
+fn users_that_one_server_has_made_are_known_to_orders_at_the_other_at_once() {
+    let Some(world) = World::new() else { return };
+    let (_one, _two) = (world.serve("one", &[]), world.serve("two", &[]));
+    let order = |at: &str, words: &[&str]| {
+        let done = margay().arg("user").args(words).arg("--data").arg(world.data(at)).output().unwrap();
+        assert!(done.status.success(), "{at} {words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    for round in 0..6 {
+        let (first, second) = if round % 2 == 0 { ("one", "two") } else { ("two", "one") };
+        order(first, &["create", "ann"]);
+        order(second, &["disable", "ann"]);
+        order(first, &["enable", "ann"]);
+        order(second, &["delete", "ann"]);
+    }
 }
 
 #[test]

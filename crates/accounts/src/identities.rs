@@ -4,7 +4,8 @@
 //! Layout:     `seal` encrypts secrets, `session` creates and opens tokens, `orders` parses and answers orders in JSON.
 //! Invariants: W1 requests see the stored state: the cache is replaced after the commit, before the order is answered.
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
-//!             W4 changes by another process apply here after at most `FOLLOW_EVERY_MAX` (its follower) and one read.
+//!             W4 changes by another process apply to requests here after at most `FOLLOW_EVERY_MAX` (its follower) and one read;
+//!                orders, and what is asked about users, see them at once.
 //! Locking:    one lock serializes orders; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
@@ -22,7 +23,7 @@ use margay_env::{Env, Timestamp};
 use margay_iam::registry::{Account, Change, ChangeError, Identity, Kind, Order, Record, Registry};
 use margay_s3::auth::{Credential, Secret};
 use margay_s3::identities::{
-    AccountName, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
+    AccountName, CaughtUp, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
 };
 use margay_volume::{Error, IdentityChange, KeyFile, Volume};
 
@@ -128,6 +129,14 @@ impl Identities {
         Ok(())
     }
 
+    /// Reads them again if they have changed: a request about users shows what another process has answered before.
+    async fn read_again(&self) -> Result<(), Error> {
+        if self.volume.identities_generation().await? != self.state.load().generation {
+            self.refresh().await?;
+        }
+        Ok(())
+    }
+
     /// Reads all identities again whenever another process has changed one; never returns (W4).
     pub async fn follow(self: Arc<Self>) {
         loop {
@@ -146,6 +155,8 @@ impl Identities {
         let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES_MAX {
+            // Else an order could be refused for what another process has changed already.
+            self.read_again().await.map_err(failed)?;
             let state = self.state.load_full();
             let now = self.env.clock.now().seconds();
             let changes = state.registry.decide(order.clone(), now).map_err(OrderError::Refused)?;
@@ -201,6 +212,10 @@ fn row(change: &Change) -> IdentityChange {
 impl Asked for Identities {
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.state.load().registry)
+    }
+
+    fn catch_up(&self) -> CaughtUp<'_> {
+        Box::pin(async { self.read_again().await.map_err(|error| format!("users cannot be read: {error}")) })
     }
 
     fn order(&self, order: Order) -> Ordered<'_> {

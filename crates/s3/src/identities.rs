@@ -89,6 +89,9 @@ pub enum OrderError {
 /// An order in progress.
 pub type Ordered<'a> = Pin<Box<dyn Future<Output = Result<(), OrderError>> + Send + 'a>>;
 
+/// A look at what others changed, in progress; an error is one line for the log.
+pub type CaughtUp<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
 /// The store of identities; called once per signed request, so it must not block.
 pub trait Identities: Send + Sync {
     /// The identity of an access key. `token` accompanies a temporary one.
@@ -99,6 +102,11 @@ pub trait Identities: Send + Sync {
     /// A snapshot of all identities.
     fn registry(&self) -> Arc<Registry> {
         Arc::default()
+    }
+
+    /// From here on `registry` shows what any process of the volume answered before.
+    fn catch_up(&self) -> CaughtUp<'_> {
+        Box::pin(ready(Ok(())))
     }
 
     /// Executes an order; the next request sees its effect once this returns.

@@ -55,6 +55,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let Some(action) = action::find(name) else {
         return Err(S3Error::new(Code::InvalidAction, format!("Could not find operation {name}")));
     };
+    // Another process may have carried out what this request is about.
+    call.identities.catch_up().await.map_err(|cause| S3Error::internal(&cause))?;
     let work = Work { call, action, registry: call.identities.registry() };
     for resource in work.resources()? {
         work.require(&resource)?;

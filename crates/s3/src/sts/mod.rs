@@ -92,6 +92,10 @@ impl Context for Circumstances<'_> {
 impl Service<'_> {
     /// Executes the form. `identity` signed it, unless it is anonymous.
     pub(crate) async fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
+        if form.get("Action").is_some_and(|action| action.starts_with("AssumeRole")) {
+            // Another process may have made the role.
+            self.identities.catch_up().await.map_err(|cause| S3Error::internal(&cause))?;
+        }
         match (form.get("Action"), identity) {
             (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form).await,
             (Some("AssumeRole"), Some(identity)) => self.assume_role(form, identity),

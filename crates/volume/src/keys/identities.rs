@@ -52,6 +52,15 @@ impl Volume {
         found
     }
 
+    /// That of the newest change, of any process.
+    pub async fn identities_generation(&self) -> Result<u64, Error> {
+        let mut seen = Seen::default();
+        let read = |seen: &mut Seen| self.get(&key::identity_generation(), seen);
+        let found = self.read_now(&mut seen, read).await;
+        self.settle(seen.cursor).await?;
+        Ok(found?.map_or(0, |row| row.version.bits()))
+    }
+
     fn read_identities(&self, seen: &mut Seen) -> Result<Identities, Error> {
         let generation = self.get(&key::identity_generation(), seen)?.map_or(0, |row| row.version.bits());
         let mut rows = Vec::new();

@@ -55,7 +55,11 @@ impl Copies for Some3 {
 
 fn store(seed: u64) -> (Env, Arc<Store>) {
     let (disk, random) = (SimDisk::new(seed), SimRandom::new(seed));
-    let env = Env { disk: Arc::new(disk), clock: Arc::new(SimClock::new(margay_env::Timestamp(0))), random: Arc::new(random) };
+    let env = Env {
+        disk: Arc::new(disk),
+        clock: Arc::new(SimClock::new(margay_env::Timestamp(0))),
+        random: Arc::new(random),
+    };
     let mut options = margay_segment::Options::new(Path::new("/segments"));
     options.reserve_bytes = 0;
     (env.clone(), Store::open(env, options).unwrap())
