@@ -19,6 +19,11 @@ fn next_schema() -> String {
     format!("v{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Whether all rows of tests are on a server.
+pub fn is_told() -> bool {
+    std::env::var_os(POSTGRES).is_some()
+}
+
 /// An engine on the server that is told, else this one.
 pub fn as_told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     let Ok(config) = std::env::var(POSTGRES) else { return engine };
