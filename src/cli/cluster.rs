@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use margay_env::Env;
 use margay_meta::Engine;
-use margay_postgres::PostgresEngine;
+use margay_postgres::{PostgresEngine, Verdict};
 use margay_segment::StoreNumber;
 use margay_volume::{
     CopiesRecord, Error, KnownSegment, KnownStore, SegmentState, change_copies, is_referenced, known_stores,
@@ -17,10 +17,11 @@ use margay_volume::{
 use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 
 const EXAMPLES: &str = "Examples:
   margay cluster status --metadata postgres://margay@db/margay
+  margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
 
@@ -44,6 +45,12 @@ pub(super) struct Args {
 enum Command {
     /// Show the stores of the volume, and whether each segment has its copies
     Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the settings of PostgreSQL on which it depends that nothing gets lost; ends with 4 if one is unsafe
+    Check {
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -88,8 +95,40 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let engine = engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))?;
     match &args.command {
         Command::Status { json } => show(&engine, *json),
+        Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write } => set(&engine, *copies, *write),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
+    }
+}
+
+fn check(engine: &PostgresEngine, as_json: bool) -> Result<(), Failure> {
+    let settings = engine.settings().map_err(fail)?;
+    let word = |verdict| match verdict {
+        Verdict::Fine => "fine",
+        Verdict::Weak => "weak",
+        Verdict::Unsafe => "UNSAFE",
+    };
+    if as_json {
+        let all: Vec<Value> = settings
+            .iter()
+            .map(
+                |one| json!({"name": one.name, "value": one.value, "verdict": word(one.verdict), "advice": one.advice}),
+            )
+            .collect();
+        println!("{}", Value::Array(all));
+    } else {
+        for one in &settings {
+            println!("{:<6}  {} = {:?}", word(one.verdict), one.name, one.value);
+            if !one.advice.is_empty() {
+                println!("        {}", one.advice);
+            }
+        }
+    }
+    let is_unsafe = settings.iter().any(|one| one.verdict == Verdict::Unsafe);
+    if is_unsafe {
+        Err(Failure { code: Code::Found, message: "what was answered may get lost with these settings".to_owned() })
+    } else {
+        Ok(())
     }
 }
 

@@ -5,14 +5,26 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use margay_meta::EngineError;
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
-/// `synchronous_commit` is the server's, since it says for which copies a commit waits.
+/// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
+/// `synchronous_commit` is, since it says for which copies a commit waits.
 const SETTINGS: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enable_bitmapscan=off -c enable_sort=on \
-                        -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=0 -c idle_in_transaction_session_timeout=0";
+                        -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 \
+                        -c idle_session_timeout=0 -c default_transaction_isolation=read\\ committed";
+
+/// For each host that the URL names; `connect_timeout` in it counts more.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+/// What is sent and not acknowledged by the host; `tcp_user_timeout` in the URL counts more.
+const UNANSWERED_TIME_MAX: Duration = Duration::from_secs(8);
+/// Without traffic the host is asked whether it is there; `keepalives_interval` in the URL counts more.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
+const KEEPALIVES_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -28,6 +40,9 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(mut config: Config, schema: &str) -> Server {
+        be_impatient(&mut config);
+        // A standby may lag behind what was answered.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.options(format!("{SETTINGS} -c search_path={schema}")).application_name("margay");
         Server { config }
     }
@@ -53,6 +68,20 @@ impl Server {
         client.simple_query("").await.map_err(|error| unavailable(&error))?;
         has_warned.store(false, Ordering::Release);
         Ok(Connection { client, has_warned })
+    }
+}
+
+/// A host that is gone says nothing: without this the system would wait for it a quarter of an hour.
+fn be_impatient(config: &mut Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIME_MAX);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNANSWERED_TIME_MAX);
+    }
+    if config.get_keepalives_interval().is_none() {
+        // While it works on a long commit nothing else is sent.
+        config.keepalives_idle(KEEPALIVE_EVERY).keepalives_interval(KEEPALIVE_EVERY).keepalives_retries(KEEPALIVES_MAX);
     }
 }
 

@@ -17,6 +17,7 @@ use margay_meta::{
 use tokio::sync::oneshot;
 
 use crate::batch::LockSpace;
+use crate::check::{self, ServerSetting};
 use crate::commit::Lanes;
 use crate::connection::{Server, said};
 use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes};
@@ -140,6 +141,12 @@ impl PostgresEngine {
             committed: Event::new(),
         });
         Ok(PostgresEngine { tasks, server, shared })
+    }
+
+    /// The server's settings on which it depends that nothing gets lost. Waits for it.
+    pub fn settings(&self) -> Result<Vec<ServerSetting>, EngineError> {
+        let server = self.server.clone();
+        self.tasks.block(async move { check::settings(&server).await })
     }
 
     /// Calls of the server since the start, by operation. A row and a page of a scan are reads; commits that wait share calls.

@@ -17,6 +17,7 @@
 //! Source:     the schema is `schema.sql`; docs/design/0034.
 
 mod batch;
+mod check;
 mod commit;
 mod connection;
 mod engine;
@@ -31,4 +32,5 @@ mod scan;
 mod snapshot;
 mod tasks;
 
+pub use check::{ServerSetting, Verdict};
 pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};

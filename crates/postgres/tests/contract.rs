@@ -14,7 +14,7 @@ use margay_env::Env;
 use margay_meta::memory::Memory;
 use margay_meta::patient::{Patience, PatientEngine};
 use margay_meta::*;
-use margay_postgres::{OpenError, PostgresEngine};
+use margay_postgres::{OpenError, PostgresEngine, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -80,6 +80,35 @@ fn a_name_that_is_no_schema_and_a_server_that_loses_commits_are_refused() {
     assert!(matches!(&refused, OpenError::Setting(advice) if advice.contains("set it to on")), "{refused}");
     server.sql("alter role margay set synchronous_commit = on");
     drop(server.engine("a"));
+}
+
+/// Whatever the defaults of the server are, and of which of several servers.
+#[test]
+fn a_standby_is_not_asked_and_a_default_of_isolation_does_not_count() {
+    let Some(server) = Server::start() else { return };
+    let (engine, standby) = (server.engine("one"), server.standby());
+    server.sql("alter role margay set default_transaction_isolation = 'serializable'");
+    let mut options = server.options("one");
+    options.config = options.config.replace("host=", &format!("host={},", standby.place().display()));
+    let other = PostgresEngine::open(&options).unwrap();
+    for number in 0..50u8 {
+        engine.commit(of(vec![put("k", &[number])])).unwrap();
+        assert_eq!(other.get(b"k").unwrap().value.unwrap().value.as_ref(), [number]);
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let engine = if thread % 2 == 0 { &engine } else { &other };
+            let one = move |number| put(&format!("k{}", (thread + number) % 3), b"");
+            scope.spawn(move || {
+                (0..50).for_each(|number| {
+                    engine.commit(of(vec![one(number)])).unwrap();
+                })
+            });
+        }
+    });
+    let settings = other.settings().unwrap();
+    let verdict = |name: &str| settings.iter().find(|one| one.name == name).unwrap().verdict;
+    assert_eq!((verdict("fsync"), verdict("synchronous_standby_names")), (Verdict::Fine, Verdict::Weak));
 }
 
 /// A dump goes on while another process begins.

@@ -68,6 +68,30 @@ impl Server {
         Some(server)
     }
 
+    /// Another one that follows this one.
+    pub(crate) fn standby(&self) -> Server {
+        let standby = Server { folder: tempfile::tempdir().unwrap(), programs: self.programs.clone() };
+        fs::set_permissions(standby.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let data = standby.data();
+        fs::create_dir(&data).unwrap();
+        if is_root() {
+            standby.run(Command::new("chown").arg("postgres").arg(&data));
+        }
+        fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let mut copy = standby.program("pg_basebackup");
+        copy.args(["--no-sync", "-R", "-X", "stream", "-c", "fast", "-U", "margay", "-h"]).arg(self.data());
+        standby.run(copy.arg("-D").arg(&data));
+        // The lock of the other one's socket came along.
+        fs::remove_file(data.join(".s.PGSQL.5432.lock")).unwrap();
+        standby.begin();
+        standby
+    }
+
+    /// The folder of its socket.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.data()
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
