@@ -136,6 +136,23 @@ fn users_that_one_server_has_made_are_known_to_orders_at_the_other_at_once() {
 }
 
 #[test]
+fn a_key_that_one_server_has_made_is_known_at_the_other_at_once() {
+    let Some(world) = World::new() else { return };
+    let (_one, two) = (world.serve("one", &[]), world.serve("two", &[]));
+    for name in ["ann", "bea", "cem", "dan"] {
+        let made =
+            margay().args(["user", "create", name, "--account", "--json", "--data"]).arg(world.data("one")).output();
+        let made: serde_json::Value = serde_json::from_slice(&made.unwrap().stdout).unwrap();
+        let mut command = margay();
+        command.args(["client", "--endpoint", &two.server.endpoint, "ls"]);
+        command.env("AWS_ACCESS_KEY_ID", made["access_key"].as_str().unwrap());
+        command.env("AWS_SECRET_ACCESS_KEY", made["secret_key"].as_str().unwrap());
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
 fn mounts_of_two_servers_show_one_tree() {
     if fuse::must_not_mount() {
         return;

@@ -14,6 +14,7 @@ mod seal;
 mod session;
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub const ORDER_PATH: &str = "/identities";
 pub const ORDER_BYTES_MAX: usize = 64 * 1024;
 /// Pause before identities are read again after an error.
 const PAUSE_UNREAD: Duration = Duration::from_secs(1);
+/// Keys that are not known are looked for at most so often: anybody can send them.
+const STRANGERS_EVERY: Duration = Duration::from_millis(50);
 /// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
 
@@ -51,6 +54,8 @@ pub struct Identities {
     root_identity: Arc<Identity>,
     state: ArcSwap<State>,
     turn: tokio::sync::Mutex<()>,
+    /// When a key that is not known was looked for in the rows.
+    last_look: parking_lot::Mutex<Option<Duration>>,
 }
 
 impl std::fmt::Debug for Identities {
@@ -98,6 +103,7 @@ impl Identities {
             root_identity: Arc::new(Identity::root(Arc::new(root_account()))),
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
+            last_look: parking_lot::Mutex::new(None),
         };
         identities.refresh().await.map_err(AccountsError::Volume)?;
         Ok(identities)
@@ -216,6 +222,16 @@ impl Asked for Identities {
 
     fn catch_up(&self) -> CaughtUp<'_> {
         Box::pin(async { self.read_again().await.map_err(|error| format!("users cannot be read: {error}")) })
+    }
+
+    fn catch_up_for_stranger(&self) -> CaughtUp<'_> {
+        let now = self.env.clock.monotonic();
+        let mut last = self.last_look.lock();
+        if last.is_some_and(|last| now.saturating_sub(last) < STRANGERS_EVERY) {
+            return Box::pin(ready(Ok(())));
+        }
+        *last = Some(now);
+        self.catch_up()
     }
 
     fn order(&self, order: Order) -> Ordered<'_> {

@@ -237,7 +237,8 @@ impl S3Door {
         let head = Head::of(parts, came.host).with_host_bucket(target.host_bucket());
         let now = self.env.clock.now();
         let identities = &*self.access.identities;
-        let (verified, identity) = identities::identify(&self.verifier, &head, identities, token.as_deref(), now)?;
+        let (verified, identity) =
+            identities::identify_or_look(&self.verifier, &head, identities, token.as_deref(), now).await?;
         let Verified { sender, payload: form, chain } = verified;
         let payload = Payload { wire, form, chain, options: self.options.decoder, len_max: None };
         let signed = Signed { sender, identity, operation, target: &target, query: &query, headers: &headers, came };

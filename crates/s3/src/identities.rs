@@ -109,6 +109,11 @@ pub trait Identities: Send + Sync {
         Box::pin(ready(Ok(())))
     }
 
+    /// As `catch_up` for whoever has a key that is not known here, so it does nothing if others had one a moment ago.
+    fn catch_up_for_stranger(&self) -> CaughtUp<'_> {
+        Box::pin(ready(Ok(())))
+    }
+
     /// Executes an order; the next request sees its effect once this returns.
     fn order(&self, _order: Order) -> Ordered<'_> {
         Box::pin(ready(Err(OrderError::Failed("there are no users here".to_owned()))))
@@ -167,6 +172,24 @@ pub fn identify(
     let (verified, identity) = by_key(identities, token, now, verify)?;
     let identity = signer(&verified.sender, identity)?;
     Ok((verified, identity))
+}
+
+/// As `identify`; a key that is not known is looked for once more: another process may have just made it.
+pub(crate) async fn identify_or_look(
+    verifier: &Verifier,
+    head: &Head<'_>,
+    identities: &dyn Identities,
+    token: Option<&str>,
+    now: Timestamp,
+) -> Result<(Verified, Option<Arc<Identity>>), S3Error> {
+    let found = identify(verifier, head, identities, token, now);
+    if !found.as_ref().is_err_and(|error| error.code == Code::InvalidAccessKeyId) {
+        return found;
+    }
+    if let Err(cause) = identities.catch_up_for_stranger().await {
+        return Err(S3Error::internal(&cause));
+    }
+    identify(verifier, head, identities, token, now)
 }
 
 /// As `identify`, for the policy of a form, which `verify` checks.
