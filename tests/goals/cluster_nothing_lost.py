@@ -1,11 +1,12 @@
 """Nothing is lost by servers that share a volume: python3 tests/goals/cluster_nothing_lost.py [--rounds N] [--servers N] [--copies N]
-[--write N] [--cells kill,stop,end,database,disk] [--seed N]
+[--write N] [--cells kill,stop,end,all,database,disk] [--seed N]
 
 Some `margay serve` on one PostgreSQL, with copies of all data at several of them. Writers put and remove objects at any server; each key has
 one writer, and each content says its key and number. Readers ask any server. Meanwhile, in turns:
   kill      a server is killed and started again
   stop      a server is stopped (SIGSTOP) for 1 to 12 seconds
   end       a server ends in order and starts again
+  all       all servers are killed at once and started again
   database  PostgreSQL is killed and started again
   disk      a server is killed and its disk is lost; it is detached, and a new one takes its place
 A read must give the last acknowledged content of its key, or one whose outcome nobody knows; a listing must show what was acknowledged
@@ -181,6 +182,13 @@ class Turns(World):
             node.server.stop()
             node.server.spawn()
             node.wait()
+        elif cell == "all":
+            for one in self.nodes:
+                one.server.kill()
+            for one in self.nodes:
+                one.server.spawn()
+            for one in self.nodes:
+                one.wait()
         elif cell == "database":
             self.postgres.kill()
             time.sleep(self.chance.uniform(0, 2))
@@ -201,7 +209,7 @@ def main():
     parser.add_argument("--copies", type=int, default=2)
     parser.add_argument("--write", type=int, default=2)
     parser.add_argument("--writers", type=int, default=6)
-    parser.add_argument("--cells", default="kill,stop,end,database,disk")
+    parser.add_argument("--cells", default="kill,stop,end,all,database,disk")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     world = Turns(arguments)
