@@ -6,7 +6,7 @@
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
 //!             W4 changes by another process apply to requests here after at most `FOLLOW_EVERY_MAX` (its follower) and one read;
 //!                orders, and what is asked about users, see them at once.
-//! Locking:    one lock serializes orders; requests read an atomic pointer and never wait for it.
+//! Locking:    one lock serializes orders, and within it one the reads of the rows; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
 mod orders;
@@ -56,6 +56,8 @@ pub struct Identities {
     turn: tokio::sync::Mutex<()>,
     /// When a key that is not known was looked for in the rows.
     last_look: parking_lot::Mutex<Option<Duration>>,
+    /// Held from a read of the rows until it is the state: an older one never replaces a newer one.
+    reading: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Identities {
@@ -104,6 +106,7 @@ impl Identities {
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
             last_look: parking_lot::Mutex::new(None),
+            reading: tokio::sync::Mutex::new(()),
         };
         identities.refresh().await.map_err(AccountsError::Volume)?;
         Ok(identities)
@@ -111,6 +114,7 @@ impl Identities {
 
     /// Reads all stored identities again and replaces the cache.
     async fn refresh(&self) -> Result<(), Error> {
+        let _reading = self.reading.lock().await;
         let stored = self.volume.identities().await?;
         let mut records = vec![Record::Account(root_account())];
         for row in &stored.rows {

@@ -364,6 +364,11 @@ pub trait Engine: Send + Sync + Debug {
     /// Durable commits after `after`, oldest first, at most `limit`; see [`crate::feed`].
     fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError>;
 
+    /// Blocks this thread until `changes` shows each durable commit that a read before this call may have seen.
+    fn wait_feed(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Resolves when there are changes after `after`, without blocking a thread. Fails when there can be no more.
     fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>>;
 

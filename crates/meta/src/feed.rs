@@ -12,7 +12,7 @@ use crate::{Cursor, EngineError, Write};
 /// Bytes of keys in one page; its first change may be larger.
 pub const FEED_PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// One commit in the feed.
+/// One commit in the feed. Batches that an engine has committed together are next to each other and share a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub cursor: Cursor,

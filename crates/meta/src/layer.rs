@@ -205,6 +205,10 @@ impl<L: Layer> Engine for L {
         Layer::changes(self, after, limit)
     }
 
+    fn wait_feed(&self) -> Result<(), EngineError> {
+        self.below().wait_feed()
+    }
+
     fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
         self.below().wait_changes(after)
     }

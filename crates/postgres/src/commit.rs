@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, EngineError};
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::batch::{LockSpace, Prepared};
 use crate::connection::Server;
@@ -33,22 +33,27 @@ pub(crate) struct Lanes {
     queue: Arc<Queue>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
-    waiting: parking_lot::Mutex<VecDeque<(Prepared, oneshot::Sender<Done>)>>,
-    /// A permit for each batch that was queued; who takes several batches leaves permits, and others look in vain.
-    queued: Semaphore,
+    waiting: parking_lot::Mutex<Waiting>,
+    /// Something was queued.
+    queued: Notify,
     calls: AtomicU64,
     /// Lanes that commit.
     busy: AtomicUsize,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    batches: VecDeque<(Prepared, oneshot::Sender<Done>)>,
+    /// A lane has panicked: nothing is committed any more.
+    is_closed: bool,
+}
+
 impl Lanes {
     /// On the threads of the engine, where the lanes go on.
     pub(crate) async fn open(server: &Server, count: usize, space: LockSpace) -> Result<Lanes, EngineError> {
-        let waiting = parking_lot::Mutex::default();
-        let queue =
-            Arc::new(Queue { waiting, queued: Semaphore::new(0), calls: AtomicU64::new(0), busy: AtomicUsize::new(0) });
+        let queue = Arc::new(Queue::default());
         let mut lanes = Vec::with_capacity(count);
         for _ in 0..count {
             let lane = Lane::begin(server.clone()).await?;
@@ -67,8 +72,7 @@ impl Lanes {
             return Err(CommitError::Invalid("the payload is too long"));
         }
         let (sender, receiver) = oneshot::channel();
-        self.queue.waiting.lock().push_back((Prepared::of(batch, self.space), sender));
-        self.queue.queued.add_permits(1);
+        self.queue.push(Prepared::of(batch, self.space), sender)?;
         receiver.await.unwrap_or_else(|_| Err(ended().into()))
     }
 
@@ -85,11 +89,22 @@ impl Lanes {
 }
 
 impl Queue {
+    fn push(&self, batch: Prepared, sender: oneshot::Sender<Done>) -> Result<(), EngineError> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_closed {
+            return Err(ended());
+        }
+        waiting.batches.push_back((batch, sender));
+        drop(waiting);
+        self.queued.notify_one();
+        Ok(())
+    }
+
     /// The batch that has waited longest, and those behind it that go together with it.
     fn next_group(&self) -> (Vec<Prepared>, Vec<oneshot::Sender<Done>>) {
         let mut waiting = self.waiting.lock();
         let (mut group, mut taken, mut left) = (Group::default(), (Vec::new(), Vec::new()), VecDeque::new());
-        for (batch, sender) in waiting.drain(..) {
+        for (batch, sender) in std::mem::take(&mut waiting.batches) {
             if group.add(&batch) {
                 taken.0.push(batch);
                 taken.1.push(sender);
@@ -97,25 +112,43 @@ impl Queue {
                 left.push_back((batch, sender));
             }
         }
-        *waiting = left;
+        waiting.batches = left;
         taken
+    }
+}
+
+/// A lane that commits.
+struct Busy<'a>(&'a Queue);
+
+impl<'a> Busy<'a> {
+    fn begin(queue: &'a Queue) -> Busy<'a> {
+        queue.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(queue)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        if std::thread::panicking() {
+            // Who waits is told, and nobody waits any more.
+            let mut waiting = self.0.waiting.lock();
+            (waiting.is_closed, waiting.batches) = (true, VecDeque::new());
+        }
     }
 }
 
 /// Commits what is queued.
 async fn work(lane: Arc<Mutex<Lane>>, queue: Arc<Queue>) {
     loop {
-        match queue.queued.acquire().await {
-            Ok(permit) => permit.forget(),
-            Err(_) => return,
-        }
+        // It is notified of the last batch, if nobody waits, too: none is overlooked.
+        queue.queued.notified().await;
         if queue.busy.load(Ordering::Relaxed) >= EAGER_LANES {
             // They take it along, unless their calls take long.
             tokio::time::sleep(STUCK_AFTER).await;
         }
-        queue.busy.fetch_add(1, Ordering::Relaxed);
+        let _busy = Busy::begin(&queue);
         while commit_next(&lane, &queue).await {}
-        queue.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

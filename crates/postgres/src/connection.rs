@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use margay_meta::EngineError;
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
@@ -55,7 +56,7 @@ impl Server {
             // It ends with the client, or with the connection.
             while let Some(message) = poll_fn(|context| driver.poll_message(context)).await {
                 match message {
-                    Ok(AsyncMessage::Notice(notice)) if notice.severity() == "WARNING" => {
+                    Ok(AsyncMessage::Notice(notice)) if notice.parsed_severity() == Some(Severity::Warning) => {
                         tracing::warn!(warning = notice.message(), "PostgreSQL warns");
                         warned.store(true, Ordering::Release);
                     }

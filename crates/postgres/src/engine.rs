@@ -20,7 +20,7 @@ use crate::batch::LockSpace;
 use crate::check::{self, ServerSetting};
 use crate::commit::Lanes;
 use crate::connection::{Server, said};
-use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes};
+use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes, wait_feed};
 use crate::read::Readers;
 use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
@@ -295,6 +295,11 @@ impl Engine for PostgresEngine {
     fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
         let shared = Arc::clone(&self.shared);
         self.tasks.block(async move { shared.changes(after, limit).await })
+    }
+
+    fn wait_feed(&self) -> Result<(), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.block(async move { wait_feed(&shared.readers).await })
     }
 
     fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {

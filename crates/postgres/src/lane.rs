@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use margay_meta::{CommitError, CommitOutcome, CommitToken, Committed, Cursor, EngineError, RowVersion};
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
@@ -44,6 +44,37 @@ pub(crate) struct Lane {
     unknown: Option<i64>,
     /// Outcomes that became known again, for who asks.
     outcomes: BTreeMap<i64, Outcome>,
+}
+
+/// Why a call has no outcome for each of its batches.
+enum Failure {
+    /// The server has refused it whole.
+    Undone(CommitError),
+    /// The token of the first batch.
+    Unknown(CommitToken),
+    /// Nothing was sent, or the answer makes no sense.
+    Failed { is_unavailable: bool, why: String },
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        match error {
+            EngineError::Unavailable(why) => Failure::Failed { is_unavailable: true, why },
+            other => Failure::Failed { is_unavailable: false, why: other.to_string() },
+        }
+    }
+}
+
+impl Failure {
+    /// Of one batch.
+    fn of(&self, at: u64) -> CommitError {
+        match self {
+            Failure::Unknown(token) => CommitError::Unknown(CommitToken { call: token.call | at, ..*token }),
+            Failure::Failed { is_unavailable: true, why } => EngineError::Unavailable(why.clone()).into(),
+            Failure::Failed { why, .. } => EngineError::Poisoned(why.clone()).into(),
+            Failure::Undone(error) => EngineError::Unavailable(error.to_string()).into(),
+        }
+    }
 }
 
 /// The call, and which of its batches.
@@ -98,32 +129,28 @@ impl Lane {
         self.id.cast_unsigned()
     }
 
-    /// A group, in one call. An error of one batch, such as a counter that would wrap, undoes all of them, so each is then done
-    /// alone.
+    /// A group, in one call. An error of one batch, such as a counter that would wrap or a lock that is held for long, undoes all of
+    /// them, so each is then done alone.
     pub(crate) async fn commit(&mut self, batches: &[Prepared]) -> Vec<Done> {
         match self.call(batches).await {
             Ok(done) => done,
-            Err(CommitError::Unknown(token)) => {
-                let tokens = (0..batches.len() as u64).map(|at| CommitToken { call: token.call | at, ..token });
-                tokens.map(|token| Err(CommitError::Unknown(token))).collect()
-            }
-            Err(error) if batches.len() == 1 => vec![Err(error)],
-            Err(CommitError::Failed(EngineError::Unavailable(why))) => {
-                batches.iter().map(|_| Err(EngineError::Unavailable(why.clone()).into())).collect()
-            }
-            Err(_) => {
+            Err(Failure::Undone(error)) if batches.len() == 1 => vec![Err(error)],
+            Err(Failure::Undone(_)) => {
                 let mut all = Vec::with_capacity(batches.len());
                 for batch in batches {
-                    let one = self.call(std::slice::from_ref(batch)).await;
-                    all.push(one.and_then(|mut done| done.pop().unwrap_or_else(|| Err(nonsense("no outcome").into()))));
+                    all.extend(match self.call(std::slice::from_ref(batch)).await {
+                        Ok(done) => done,
+                        Err(Failure::Undone(error)) => vec![Err(error)],
+                        Err(failure) => vec![Err(failure.of(0))],
+                    });
                 }
                 all
             }
+            Err(failure) => (0..batches.len() as u64).map(|at| Err(failure.of(at))).collect(),
         }
     }
 
-    /// `Unknown` has the token of the first batch.
-    async fn call(&mut self, batches: &[Prepared]) -> Result<Vec<Done>, CommitError> {
+    async fn call(&mut self, batches: &[Prepared]) -> Result<Vec<Done>, Failure> {
         self.settle().await?;
         let call = self.call + 1;
         let (connection, statement) = self.opened().await?;
@@ -165,15 +192,17 @@ impl Lane {
                 if told.version.is_some() {
                     self.call = call;
                 }
-                told.of_batches(batches.len()).map_err(CommitError::from)
+                told.of_batches(batches.len()).map_err(Failure::from)
             }
-            Err(error) if error.as_db_error().is_some_and(is_undone) && !has_warned => Err(refused(&error)),
+            Err(error) if error.as_db_error().is_some_and(is_undone) && !has_warned => {
+                Err(Failure::Undone(refused(&error)))
+            }
             other => {
                 if let Err(error) = other {
                     tracing::warn!(error = said(&error), lane = id, call, "the answer to a commit was lost");
                 }
                 (self.open, self.unknown) = (None, Some(call));
-                Err(CommitError::Unknown(CommitToken { lane: self.id(), call: call.cast_unsigned() << INDEX_BITS }))
+                Err(Failure::Unknown(CommitToken { lane: self.id(), call: call.cast_unsigned() << INDEX_BITS }))
             }
         }
     }
@@ -223,7 +252,9 @@ impl Lane {
 
 /// Whether the server says that the statement has failed, and goes on. One that ends may have committed before.
 fn is_undone(told: &DbError) -> bool {
-    told.severity() == "ERROR" && !told.code().code().starts_with("57") && !told.code().code().starts_with("08")
+    told.parsed_severity() == Some(Severity::Error)
+        && !told.code().code().starts_with("57")
+        && !told.code().code().starts_with("08")
 }
 
 fn refused(error: &Error) -> CommitError {

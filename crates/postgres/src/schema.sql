@@ -32,7 +32,7 @@ create table if not exists lanes(
 -- Schemas that were made before it was there.
 alter table lanes add column if not exists failed int[] not null default '{}';
 
--- Keys that each commit changed: the length in two bytes, then the key.
+-- Keys that the batches of each commit changed: the length in two bytes, then the key; length 0 between two batches.
 create table if not exists changes(version bigint primary key, keys bytea not null);
 
 -- The newest commit that `changes` does not hold any more.
@@ -123,8 +123,8 @@ begin
             where one.batch <> all (failed_batches) group by one.key order by one.key
             on conflict (key, shard) do update set value = greatest(counters.value, excluded.value);
     end if;
-    select string_agg(one.keys, '') into told from unnest(changed) with ordinality as one(keys, batch)
-        where one.batch <> all (failed_batches);
+    select string_agg(one.keys, '\x0000'::bytea) into told from unnest(changed) with ordinality as one(keys, batch)
+        where one.batch <> all (failed_batches) and length(one.keys) > 0;
     if length(told) > 0 then
         insert into changes(version, keys) values (commit_v2.version, told);
     end if;
@@ -143,6 +143,8 @@ begin
     if found_call is distinct from in_call then
         raise exception 'call % of lane % is not its last one', in_call, in_lane using errcode = 'MG001';
     end if;
+    -- The answer waits for the standbys that the call may still wait for: this is written behind it.
+    update lanes set call = call where lane = in_lane;
 end $$;
 
 -- The rows of several questions, of one moment. Kinds: 0 a row, 1 a sum, 2 a highest, 3 a range without counters, 4 one with.

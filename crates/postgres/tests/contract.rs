@@ -111,6 +111,30 @@ fn a_standby_is_not_asked_and_a_default_of_isolation_does_not_count() {
     assert_eq!((verdict("fsync"), verdict("synchronous_standby_names")), (Verdict::Fine, Verdict::Weak));
 }
 
+/// Who asks what another process did to a row that is gone gets all that a read has seen.
+#[test]
+fn the_feed_is_waited_for_while_a_transaction_is_under_way() {
+    let Some(server) = Server::start() else { return };
+    let (engine, other) = (server.engine("one"), server.engine("one"));
+    let held = "begin; select pg_current_xact_id(); select pg_sleep(1.5); commit";
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.sql(held));
+        let begun = Instant::now();
+        loop {
+            let done = engine.commit(of(vec![put("k", b"1")])).unwrap();
+            let page = other.changes(Cursor(0), 10_000).unwrap();
+            // Visible, and not in the feed.
+            if page.changes.last().is_none_or(|last| last.cursor < done.cursor) {
+                other.wait_feed().unwrap();
+                let page = other.changes(Cursor(0), 10_000).unwrap();
+                assert_eq!(page.changes.last().unwrap().cursor, done.cursor);
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "a transaction under way was never met");
+        }
+    });
+}
+
 /// A dump goes on while another process begins.
 #[test]
 fn a_snapshot_keeps_no_process_from_beginning() {
@@ -267,6 +291,9 @@ fn commits_that_share_a_call_have_each_their_outcome() {
     assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), done);
     assert_eq!(rows(&engine, b"k", b"l", usize::MAX).len() as i64, done);
     assert_eq!(rows(&engine, b"r", b"s", usize::MAX).len(), 0);
+    let changes = engine.changes(Cursor(0), 100_000).unwrap().changes;
+    assert!(changes.iter().all(|change| change.keys.len() == 1), "batches of one call stay apart in the feed");
+    assert_eq!(changes.len(), rounds * threads * 5 / 8 + winners);
     let [_, (_, calls), _] = engine.calls();
     println!("evidence: metadata in PostgreSQL: {} commits in {calls} calls, each with its outcome", rounds * threads);
 }

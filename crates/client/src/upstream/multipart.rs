@@ -219,7 +219,9 @@ impl Upstream {
                 };
                 let Some(there) = self.describe(key).await?.filter(is_own) else { return Err(error) };
                 // The same bytes may be there from another upload.
-                self.abort_upload(upload).await?;
+                if let Err(error) = self.abort_upload(upload).await {
+                    tracing::warn!(%error, key, "the parts of an upload that has ended stay at the store");
+                }
                 Ok(there.etag)
             }
             Err(error) => Err(error),

@@ -10,7 +10,7 @@
 //! Locking:    a leaf lock on the count.
 //! Not here:   the rows (events), cached rules (bucket_facts).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -36,8 +36,8 @@ pub(crate) struct EventQueue {
 struct FollowedEvents {
     /// All up to this one.
     at: Cursor,
-    /// Own commits after that one.
-    own: BTreeSet<Cursor>,
+    /// What own commits after that one changed; several batches may share one.
+    own: BTreeMap<Cursor, i64>,
 }
 
 impl EventQueue {
@@ -55,7 +55,7 @@ impl EventQueue {
     /// So many events were queued as of a commit; `follows`: commits after it are read from the feed.
     pub(crate) fn counted(&self, waiting: i64, at: Cursor, follows: bool) {
         let mut followed = self.followed.lock();
-        *followed = follows.then(|| FollowedEvents { at, own: BTreeSet::new() });
+        *followed = follows.then(|| FollowedEvents { at, own: BTreeMap::new() });
         self.waiting.store(waiting, Ordering::Release);
     }
 
@@ -64,7 +64,11 @@ impl EventQueue {
         let counts = match (self.followed.lock().as_mut(), made) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(followed), Some(cursor)) => cursor > followed.at && followed.own.insert(cursor),
+            (Some(followed), Some(cursor)) if cursor > followed.at => {
+                *followed.own.entry(cursor).or_default() += change;
+                true
+            }
+            (Some(_), Some(_)) => false,
         };
         if counts {
             self.add(change);
@@ -78,8 +82,9 @@ impl EventQueue {
     pub(crate) fn follow(&self, changes: &[(Cursor, i64)], next: Cursor) {
         let mut held = self.followed.lock();
         let Some(followed) = held.as_mut() else { return };
-        let is_new = |(cursor, _): &&(Cursor, i64)| *cursor > followed.at && !followed.own.contains(cursor);
-        let change: i64 = changes.iter().filter(is_new).map(|(_, change)| change).sum();
+        let new = changes.iter().filter(|(cursor, _)| *cursor > followed.at);
+        let counted = followed.own.range(..=next).map(|(_, change)| change);
+        let change = new.map(|(_, change)| change).sum::<i64>() - counted.sum::<i64>();
         followed.own = followed.own.split_off(&Cursor(next.0.saturating_add(1)));
         followed.at = followed.at.max(next);
         self.add(change);
@@ -112,8 +117,14 @@ mod tests {
         queue.changed(1, None);
         assert_eq!(queue.waiting(), 7, "the feed shows whether it was made");
         queue.changed(-9, Some(Cursor(15)));
-        queue.follow(&[(Cursor(16), 3)], Cursor(16));
+        queue.follow(&[(Cursor(15), -9), (Cursor(16), 3)], Cursor(16));
         assert_eq!(queue.waiting(), 1, "removed before the follower has read that it was queued");
+        // Batches that share a commit.
+        queue.changed(2, Some(Cursor(18)));
+        queue.changed(-1, Some(Cursor(18)));
+        queue.follow(&[(Cursor(18), -1), (Cursor(18), 4), (Cursor(18), 2)], Cursor(19));
+        queue.changed(4, Some(Cursor(18)));
+        assert_eq!(queue.waiting(), 6);
         queue.counted(0, Cursor(20), true);
         queue.follow(&[(Cursor(15), 1)], Cursor(16));
         assert_eq!(queue.waiting(), 0);

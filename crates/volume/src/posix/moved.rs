@@ -42,6 +42,7 @@ impl Volume {
         loop {
             // The feed shows durable commits only.
             self.engine.wait_durable(read)?;
+            self.engine.wait_feed()?;
             while !self.follow_once()?.is_newest {}
             let Some(trail) = self.trails.of(ino) else { return Ok(None) };
             if moves.replace(trail.moves) == Some(trail.moves) {

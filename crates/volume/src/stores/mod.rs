@@ -143,7 +143,7 @@ impl Stores {
         } else if !others.contains(&first) {
             others.push(first);
         }
-        others.sort_by_key(is_doubted);
+        others.sort_by_cached_key(is_doubted);
         for number in others {
             match (self.ask_one(id, number, &question), &last) {
                 (Err(SegmentError::Missing(_)), Some(_)) => {}
