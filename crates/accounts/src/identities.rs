@@ -40,8 +40,9 @@ pub const ORDER_PATH: &str = "/identities";
 pub const ORDER_BYTES_MAX: usize = 64 * 1024;
 /// Pause before identities are read again after an error.
 const PAUSE_UNREAD: Duration = Duration::from_secs(1);
-/// Keys that are not known are looked for at most so often: anybody can send them.
-const STRANGERS_EVERY: Duration = Duration::from_millis(50);
+/// Keys that are not known are looked for in the rows at most so often in such a time: anybody can send them.
+const LOOKS_MAX: u32 = 50;
+const LOOKS_TIME: Duration = Duration::from_secs(1);
 /// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
 
@@ -54,8 +55,8 @@ pub struct Identities {
     root_identity: Arc<Identity>,
     state: ArcSwap<State>,
     turn: tokio::sync::Mutex<()>,
-    /// When a key that is not known was looked for in the rows.
-    last_look: parking_lot::Mutex<Option<Duration>>,
+    /// Since when keys that are not known were looked for in the rows, and how often.
+    looks: parking_lot::Mutex<(Duration, u32)>,
     /// Held from a read of the rows until it is the state: an older one never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -105,7 +106,7 @@ impl Identities {
             root_identity: Arc::new(Identity::root(Arc::new(root_account()))),
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
-            last_look: parking_lot::Mutex::new(None),
+            looks: parking_lot::Mutex::default(),
             reading: tokio::sync::Mutex::new(()),
         };
         identities.refresh().await.map_err(AccountsError::Volume)?;
@@ -230,11 +231,14 @@ impl Asked for Identities {
 
     fn catch_up_for_stranger(&self) -> CaughtUp<'_> {
         let now = self.env.clock.monotonic();
-        let mut last = self.last_look.lock();
-        if last.is_some_and(|last| now.saturating_sub(last) < STRANGERS_EVERY) {
+        let mut looks = self.looks.lock();
+        if now.saturating_sub(looks.0) >= LOOKS_TIME {
+            *looks = (now, 0);
+        }
+        if looks.1 == LOOKS_MAX {
             return Box::pin(ready(Ok(())));
         }
-        *last = Some(now);
+        looks.1 += 1;
         self.catch_up()
     }
 

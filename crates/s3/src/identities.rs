@@ -109,7 +109,7 @@ pub trait Identities: Send + Sync {
         Box::pin(ready(Ok(())))
     }
 
-    /// As `catch_up` for whoever has a key that is not known here, so it does nothing if others had one a moment ago.
+    /// As `catch_up` for whoever has a key that is not known here, so it does nothing if very many had one just now.
     fn catch_up_for_stranger(&self) -> CaughtUp<'_> {
         Box::pin(ready(Ok(())))
     }
