@@ -177,13 +177,15 @@ impl Inner {
 
     /// Finds stores for a segment until so many are sent to, lets those that have failed try again when they are there again, and
     /// sends what they lack.
-    fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize) {
+    /// `needed`: so many are waited for. Only for those a store is tried that has just failed: each failure ends a segment.
+    fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize, needed: usize) {
         copied.revive(&|store| self.targets.is_usable(store));
         while copied.count().sending < wanted {
-            let Some(store) = self.targets.choose(copied.id, &copied.tried()) else { break };
+            let is_needed = copied.count().sending < needed;
+            let Some(store) = self.targets.choose(copied.id, &copied.tried(), is_needed) else { break };
             copied.join(store);
         }
-        if copied.count().sending < wanted {
+        if copied.count().sending < needed {
             copied.revive(&|store| self.targets.is_open(store));
         }
         for store in copied.behind() {
@@ -194,7 +196,7 @@ impl Inner {
     async fn wait(self: Arc<Inner>, id: SegmentId) -> Result<(), SegmentError> {
         let numbers = self.targets.numbers();
         let Some(copied) = self.copied(id).filter(|_| numbers.write > 1) else { return Ok(()) };
-        let (others, needed) = (usize::from(numbers.copies) - 1, usize::from(numbers.write) - 1);
+        let (others, needed) = (usize::from(numbers.copies) - 1, usize::from(numbers.write).saturating_sub(1));
         let (target, begun) = (copied.parts(), Instant::now());
         loop {
             let changed = copied.changed.listen();
@@ -209,7 +211,7 @@ impl Inner {
                 copied.slow().into_iter().for_each(|store| self.targets.failed(store));
                 send::seal_here(&self, &copied);
             }
-            self.push(&copied, others + joined);
+            self.push(&copied, others + joined, needed + joined);
             let count = copied.count_of(target);
             let is_hopeless = count.have + count.sending_behind < needed && waited >= PATIENCE;
             if is_hopeless || waited >= WAIT_TIME_MAX {
@@ -267,7 +269,7 @@ impl Copies for HttpCopies {
     fn start(&self, id: SegmentId) {
         let numbers = self.inner.targets.numbers();
         if let Some(copied) = self.inner.copied(id).filter(|_| numbers.copies > 1) {
-            self.inner.push(&copied, usize::from(numbers.copies) - 1);
+            self.inner.push(&copied, usize::from(numbers.copies) - 1, usize::from(numbers.write).saturating_sub(1));
         }
     }
 

@@ -92,11 +92,11 @@ impl Targets {
         usable.collect()
     }
 
-    /// A store for a segment (T1).
-    pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber]) -> Option<StoreNumber> {
+    /// A store for a segment (T1). `is_needed`: one that has just failed may be there again, and is better than none.
+    pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber], is_needed: bool) -> Option<StoreNumber> {
         let state = self.0.lock();
-        let open = state.live.keys().copied().filter(|store| !except.contains(store) && state.is_open(*store));
-        // One that has just failed may be there again, and is better than none.
+        let may_be = |store: &StoreNumber| if is_needed { state.is_open(*store) } else { state.is_usable(*store) };
+        let open = state.live.keys().copied().filter(|store| !except.contains(store) && may_be(store));
         open.max_by_key(|store| (state.is_usable(*store), weight(id, *store)))
     }
 
@@ -124,9 +124,9 @@ mod tests {
         targets.0.lock().live = (1..=4).map(|number| (StoreNumber(number), 1)).collect();
         let mut counts = [0; 5];
         for id in 1..=4000 {
-            let store = targets.choose(SegmentId(id), &[]).unwrap();
+            let store = targets.choose(SegmentId(id), &[], false).unwrap();
             counts[usize::from(store.0)] += 1;
-            let next = targets.choose(SegmentId(id), &[store]).unwrap();
+            let next = targets.choose(SegmentId(id), &[store], false).unwrap();
             assert_ne!(next, store);
         }
         assert!(counts[1..].iter().all(|count| (800..1200).contains(count)), "{counts:?}");
@@ -136,8 +136,10 @@ mod tests {
         usable.sort_unstable();
         assert_eq!(usable, [StoreNumber(4)]);
         // One that failed, if there is no other one.
-        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(4)]), Some(StoreNumber(2)));
-        assert_eq!(targets.choose(SegmentId(1), &[StoreNumber(1), StoreNumber(2), StoreNumber(4)]), None);
+        let rest = [StoreNumber(1), StoreNumber(4)];
+        assert_eq!(targets.choose(SegmentId(1), &rest, true), Some(StoreNumber(2)));
+        assert_eq!(targets.choose(SegmentId(1), &rest, false), None, "nobody waits for it");
+        assert_eq!(targets.choose(SegmentId(1), &[rest[0], StoreNumber(2), rest[1]], true), None);
         assert!(targets.is_open(StoreNumber(2)) && !targets.is_open(StoreNumber(3)));
     }
 }

@@ -96,7 +96,8 @@ impl Upkeep {
                 inner.segments.lock().remove(&copied.id);
                 continue;
             };
-            inner.push(&copied, wanted);
+            // Nobody waits for it.
+            inner.push(&copied, wanted, 0);
             let count = copied.count();
             if info.open || count.have < wanted || count.sending_behind > 0 {
                 continue;
@@ -237,7 +238,7 @@ fn begin_repair(
     tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
     inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
     inner.segments.lock().insert(info.id, Arc::clone(&copied));
-    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1);
+    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
 }
 
 /// False if it lacks a copy that was to be made here.
@@ -249,7 +250,7 @@ fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, numbers: &Copie
     if !is_here || have.len() >= wanted || !is_referenced(&*inner.peers.engine, known.id)? {
         return Ok(true);
     }
-    let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, &have)) else {
+    let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, &have, false)) else {
         return Ok(false);
     };
     let (sender, all) = (Arc::clone(inner), vec![Range { start: 0, end: info.len }]);
