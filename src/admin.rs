@@ -55,8 +55,8 @@ async fn order(server: &Server, verifier: &Verifier, request: Request<RequestBod
         Ok(host) => host,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
     };
-    let identified = identify(verifier, &Head::of(&parts, &host), identities, token, server.env.clock.now());
-    let (verified, identity) = match identified {
+    let head = Head::of(&parts, &host);
+    let (verified, identity) = match identify(verifier, &head, identities, token, server.env.clock.now()).await {
         Ok(identified) => identified,
         Err(error) => return refuse(StatusCode::FORBIDDEN, &error.to_string()),
     };

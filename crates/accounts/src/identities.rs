@@ -173,14 +173,10 @@ impl Identities {
             let changes = state.registry.decide(order.clone(), now).map_err(OrderError::Refused)?;
             self.check_unused(&state.registry, &changes).await?;
             let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
-            let is_done = match self.volume.change_identities(state.generation, &rows).await {
-                Ok(_) => true,
-                Err(Error::PreconditionFailed) => false,
+            match self.volume.change_identities(state.generation, &rows).await {
+                Ok(_) => return self.refresh().await.map_err(failed),
+                Err(Error::PreconditionFailed) => {}
                 Err(error) => return Err(failed(error)),
-            };
-            self.refresh().await.map_err(failed)?;
-            if is_done {
-                return Ok(());
             }
         }
         Err(OrderError::Failed("others change users all the time; try again".to_owned()))

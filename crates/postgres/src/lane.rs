@@ -65,18 +65,6 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl Failure {
-    /// Of one batch.
-    fn of(&self, at: u64) -> CommitError {
-        match self {
-            Failure::Unknown(token) => CommitError::Unknown(CommitToken { call: token.call | at, ..*token }),
-            Failure::Failed { is_unavailable: true, why } => EngineError::Unavailable(why.clone()).into(),
-            Failure::Failed { why, .. } => EngineError::Poisoned(why.clone()).into(),
-            Failure::Undone(error) => EngineError::Unavailable(error.to_string()).into(),
-        }
-    }
-}
-
 /// The call, and which of its batches.
 pub(crate) fn token_parts(token: CommitToken) -> (i64, usize) {
     ((token.call >> INDEX_BITS).cast_signed(), (token.call % (1 << INDEX_BITS)) as usize)
@@ -98,8 +86,8 @@ impl Told {
     fn of_batches(&self, count: usize) -> Result<Vec<Done>, EngineError> {
         let mut all: Vec<Option<Done>> = (0..count).map(|_| None).collect();
         for (batch, number) in self.failed_batches.iter().zip(&self.failed_numbers) {
-            let (batch, precondition) = (usize::try_from(batch - 1), usize::try_from(number - 1));
-            let (Ok(batch), Ok(precondition)) = (batch, precondition) else {
+            let from_one = |number: &i32| usize::try_from(*number).ok()?.checked_sub(1);
+            let (Some(batch), Some(precondition)) = (from_one(batch), from_one(number)) else {
                 return Err(nonsense("a number before 1"));
             };
             let place = all.get_mut(batch).ok_or_else(|| nonsense("a batch that was not sent"))?;
@@ -132,21 +120,27 @@ impl Lane {
     /// A group, in one call. An error of one batch, such as a counter that would wrap or a lock that is held for long, undoes all of
     /// them, so each is then done alone.
     pub(crate) async fn commit(&mut self, batches: &[Prepared]) -> Vec<Done> {
+        let numbers = 0..batches.len() as u64;
         match self.call(batches).await {
             Ok(done) => done,
             Err(Failure::Undone(error)) if batches.len() == 1 => vec![Err(error)],
             Err(Failure::Undone(_)) => {
                 let mut all = Vec::with_capacity(batches.len());
                 for batch in batches {
-                    all.extend(match self.call(std::slice::from_ref(batch)).await {
-                        Ok(done) => done,
-                        Err(Failure::Undone(error)) => vec![Err(error)],
-                        Err(failure) => vec![Err(failure.of(0))],
-                    });
+                    all.extend(Box::pin(self.commit(std::slice::from_ref(batch))).await);
                 }
                 all
             }
-            Err(failure) => (0..batches.len() as u64).map(|at| Err(failure.of(at))).collect(),
+            Err(Failure::Unknown(token)) => {
+                let tokens = numbers.map(|at| CommitToken { call: token.call | at, ..token });
+                tokens.map(|token| Err(CommitError::Unknown(token))).collect()
+            }
+            Err(Failure::Failed { is_unavailable: true, why }) => {
+                numbers.map(|_| Err(EngineError::Unavailable(why.clone()).into())).collect()
+            }
+            Err(Failure::Failed { why, .. }) => {
+                numbers.map(|_| Err(EngineError::Poisoned(why.clone()).into())).collect()
+            }
         }
     }
 

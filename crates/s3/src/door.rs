@@ -238,7 +238,7 @@ impl S3Door {
         let now = self.env.clock.now();
         let identities = &*self.access.identities;
         let (verified, identity) =
-            identities::identify_or_look(&self.verifier, &head, identities, token.as_deref(), now).await?;
+            identities::identify(&self.verifier, &head, identities, token.as_deref(), now).await?;
         let Verified { sender, payload: form, chain } = verified;
         let payload = Payload { wire, form, chain, options: self.options.decoder, len_max: None };
         let signed = Signed { sender, identity, operation, target: &target, query: &query, headers: &headers, came };

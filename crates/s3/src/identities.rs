@@ -161,7 +161,7 @@ impl Identities for RootOnly {
 }
 
 /// Verifies a signature and returns the caller's identity; `None` when unsigned. `token` accompanies a temporary key.
-pub fn identify(
+pub async fn identify(
     verifier: &Verifier,
     head: &Head<'_>,
     identities: &dyn Identities,
@@ -169,51 +169,42 @@ pub fn identify(
     now: Timestamp,
 ) -> Result<(Verified, Option<Arc<Identity>>), S3Error> {
     let verify = |credentials: &dyn Credentials| verifier.verify(head, credentials, now);
-    let (verified, identity) = by_key(identities, token, now, verify)?;
+    let (verified, identity) = by_key(identities, token, now, verify).await?;
     let identity = signer(&verified.sender, identity)?;
     Ok((verified, identity))
 }
 
-/// As `identify`; a key that is not known is looked for once more: another process may have just made it.
-pub(crate) async fn identify_or_look(
-    verifier: &Verifier,
-    head: &Head<'_>,
-    identities: &dyn Identities,
-    token: Option<&str>,
-    now: Timestamp,
-) -> Result<(Verified, Option<Arc<Identity>>), S3Error> {
-    let found = identify(verifier, head, identities, token, now);
-    if !found.as_ref().is_err_and(|error| error.code == Code::InvalidAccessKeyId) {
-        return found;
-    }
-    if let Err(cause) = identities.catch_up_for_stranger().await {
-        return Err(S3Error::internal(&cause));
-    }
-    identify(verifier, head, identities, token, now)
-}
-
 /// As `identify`, for the policy of a form, which `verify` checks.
-pub(crate) fn identify_form(
+pub(crate) async fn identify_form(
     identities: &dyn Identities,
     token: Option<&str>,
     now: Timestamp,
-    verify: impl FnOnce(&dyn Credentials) -> Result<Sender, AuthError>,
+    verify: impl Fn(&dyn Credentials) -> Result<Sender, AuthError>,
 ) -> Result<(Sender, Option<Arc<Identity>>), S3Error> {
-    let (sender, identity) = by_key(identities, token, now, verify)?;
+    let (sender, identity) = by_key(identities, token, now, verify).await?;
     let identity = signer(&sender, identity)?;
     Ok((sender, identity))
 }
 
-/// The result of `verify`, and the identity of the key that it looked up.
-fn by_key<T>(
+/// The result of `verify`, and the identity of the key that it looked up. A key that is not known is looked for once more: another
+/// process may have just made it.
+async fn by_key<T>(
     identities: &dyn Identities,
     token: Option<&str>,
     now: Timestamp,
-    verify: impl FnOnce(&dyn Credentials) -> Result<T, AuthError>,
+    verify: impl Fn(&dyn Credentials) -> Result<T, AuthError>,
 ) -> Result<(T, Option<Arc<Identity>>), S3Error> {
-    let asked = Asked { identities, token, now, found: OnceLock::new() };
-    let verified = verify(&asked);
-    match (verified, asked.found.into_inner()) {
+    let known = || {
+        let asked = Asked { identities, token, now, found: OnceLock::new() };
+        let verified = verify(&asked);
+        (verified, asked.found.into_inner())
+    };
+    let mut answer = known();
+    if matches!(answer, (Err(AuthError::UnknownAccessKey(_)), None)) {
+        identities.catch_up_for_stranger().await.map_err(|cause| S3Error::internal(&cause))?;
+        answer = known();
+    }
+    match answer {
         (Err(_), Some(Err(Expired))) => Err(Code::ExpiredToken.into()),
         (Err(error), _) => Err(error.into()),
         (Ok(verified), found) => Ok((verified, found.and_then(Result::ok))),

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use margay_volume::PART_BYTES_MAX;
 
 use super::{Came, S3Door, Signed};
-use crate::auth::PayloadForm;
+use crate::auth::{Credentials, PayloadForm};
 use crate::body::announced_bytes;
 use crate::error::S3Error;
 use crate::form::{self, Form, FormError, PolicyDocument};
@@ -37,9 +37,8 @@ impl S3Door {
         let (form, file) = form::read(Box::new(wire), boundary).await?;
         let token = form.get("x-amz-security-token");
         let now = self.env.clock.now();
-        let (sender, identity) = identities::identify_form(&*self.access.identities, token, now, |credentials| {
-            self.verifier.verify_form(|name| form.get(name), credentials)
-        })?;
+        let verify = |credentials: &dyn Credentials| self.verifier.verify_form(|name| form.get(name), credentials);
+        let (sender, identity) = identities::identify_form(&*self.access.identities, token, now, verify).await?;
         let key = form.get("key").filter(|key| !key.is_empty()).ok_or(FormError::NoKey)?;
         let (mut size_min, mut size_max) = (0, PART_BYTES_MAX);
         if let Some(policy) = form.get("policy") {

@@ -42,7 +42,7 @@ impl S3Door {
         let head = Head { body_sha256: Some(&digest), ..Head::of(parts, host) };
         let token = token_of_header(&parts.headers);
         let identities = &*self.access.identities;
-        let (verified, identity) = identities::identify_or_look(verifier, &head, identities, token, now).await?;
+        let (verified, identity) = identities::identify(verifier, &head, identities, token, now).await?;
         // A body that the signature does not cover is refused.
         if identity.is_some() && verified.payload != PayloadForm::Sha256(sha256(&body)) {
             return Err(Code::XAmzContentSHA256Mismatch.into());
