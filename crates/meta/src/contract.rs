@@ -357,6 +357,17 @@ pub trait Engine: Send + Sync + Debug {
     fn last_cursor(&self) -> Cursor;
     fn durable_cursor(&self) -> Cursor;
 
+    /// No commit that an answer has shown so far is behind it, and each commit of this process that is not made yet will be. Where other
+    /// processes commit it may be ahead of `last_cursor`.
+    fn seen_cursor(&self) -> Cursor {
+        self.last_cursor()
+    }
+
+    /// Where a follower begins: each commit up to it is visible to all reads that begin later, and `changes` will show the others.
+    fn feed_start(&self) -> Result<Cursor, EngineError> {
+        Ok(self.durable_cursor())
+    }
+
     /// Whether there was no commit, by any process, since `last_cursor` returned this; false also if the engine cannot
     /// know.
     fn unchanged_since(&self, cursor: Cursor) -> bool;

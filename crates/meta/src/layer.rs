@@ -197,6 +197,14 @@ impl<L: Layer> Engine for L {
         self.below().durable_cursor()
     }
 
+    fn seen_cursor(&self) -> Cursor {
+        self.below().seen_cursor()
+    }
+
+    fn feed_start(&self) -> Result<Cursor, EngineError> {
+        self.below().feed_start()
+    }
+
     fn unchanged_since(&self, cursor: Cursor) -> bool {
         Layer::unchanged_since(self, cursor)
     }

@@ -20,7 +20,7 @@ use crate::batch::LockSpace;
 use crate::check::{self, ServerSetting};
 use crate::commit::Lanes;
 use crate::connection::{Server, said};
-use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes, wait_feed};
+use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes, feed_start, wait_feed};
 use crate::read::Readers;
 use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
@@ -98,6 +98,8 @@ struct Shared {
     readers: Readers,
     /// The newest commit that this process knows.
     last: AtomicU64,
+    /// Nothing that was read is behind it (`Engine::seen_cursor`).
+    seen: AtomicU64,
     commits: AtomicU64,
     calls: Calls,
     committed: Event,
@@ -136,6 +138,7 @@ impl PostgresEngine {
             lanes: opened,
             readers: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             calls: Calls::default(),
             committed: Event::new(),
@@ -210,7 +213,9 @@ impl Shared {
 
     async fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         self.calls.reads.fetch_add(1, Ordering::Relaxed);
-        self.readers.one().await?.read(asks, limit, self.last()).await
+        let (answers, seen) = self.readers.one().await?.read(asks, limit, self.last()).await?;
+        self.seen.fetch_max(seen.0, Ordering::AcqRel);
+        Ok(answers)
     }
 
     async fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
@@ -286,6 +291,15 @@ impl Engine for PostgresEngine {
 
     fn durable_cursor(&self) -> Cursor {
         self.shared.last()
+    }
+
+    fn seen_cursor(&self) -> Cursor {
+        Cursor(self.shared.seen.load(Ordering::Acquire)).max(self.shared.last())
+    }
+
+    fn feed_start(&self) -> Result<Cursor, EngineError> {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.block(async move { feed_start(&*shared.readers.one().await?).await })
     }
 
     fn unchanged_since(&self, _cursor: Cursor) -> bool {

@@ -22,6 +22,7 @@ pub(crate) const FORGET_EVERY: u64 = 4096;
 /// The oldest transaction under way, and the number behind the newest that has ended.
 const BOUNDS: &str = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint, \
                       pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+const START: &str = "select greatest(pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1, forgotten) from feed";
 /// Commits end within milliseconds, unless one of another database or program is under way.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOKS_MAX: usize = 1500;
@@ -66,6 +67,13 @@ pub(crate) fn batches(mut encoded: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, EngineErr
         encoded = rest;
     }
     if encoded.is_empty() { Ok(batches) } else { Err(cut()) }
+}
+
+/// Before the oldest transaction under way. What is forgotten has ended, unless it took as long as all the others that the feed holds.
+pub(crate) async fn feed_start(reading: &Reading) -> Result<Cursor, EngineError> {
+    let told = reading.query(START, &[]).await?;
+    let start = told.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+    start.map(|start| Cursor(start.cast_unsigned())).ok_or_else(|| nonsense("a feed without a start"))
 }
 
 /// Waits until the feed shows all that was visible when this began.

@@ -17,7 +17,9 @@ use crate::batch::counted;
 use crate::connection::{Connection, Server, unavailable};
 use crate::lane::nonsense;
 
-const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7)";
+/// Behind the answers, the number that the next transaction of that moment would get.
+const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7) \
+                    union all select 0, null, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, null";
 
 /// A connection that reads; requests of several callers go through it one behind the other, without waiting for answers.
 #[derive(Debug)]
@@ -49,8 +51,14 @@ impl Reading {
         self.connection.client.is_closed()
     }
 
-    /// `observed`: what the caller knows already, since all that is visible is durable.
-    pub(crate) async fn read(&self, asks: &[Ask], limit: ReadLimit, observed: Cursor) -> Result<Answers, EngineError> {
+    /// `observed`: what the caller knows already, since all that is visible is durable. With the cursor that nothing is behind that the
+    /// answers show.
+    pub(crate) async fn read(
+        &self,
+        asks: &[Ask],
+        limit: ReadLimit,
+        observed: Cursor,
+    ) -> Result<(Answers, Cursor), EngineError> {
         let (mut kinds, mut firsts, mut behinds, mut rows_max, mut keys_only) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for ask in asks {
@@ -86,12 +94,13 @@ fn limited(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
 }
 
-fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<Answers, EngineError> {
+fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<(Answers, Cursor), EngineError> {
     let empty = |ask: &Ask| match ask {
         Ask::Get { .. } => ReadAnswer::Row(None),
         Ask::Scan { .. } => ReadAnswer::Rows(RowBatch::default()),
     };
     let mut answers: Vec<ReadAnswer> = asks.iter().map(empty).collect();
+    let mut next = None;
     for row in told {
         let column = || -> Result<_, tokio_postgres::Error> {
             Ok((
@@ -103,6 +112,10 @@ fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<Answers, E
         };
         let (number, key, version, value): (i32, _, i64, Option<&[u8]>) =
             column().map_err(|error| nonsense(&error.to_string()))?;
+        if number == 0 {
+            next = Some(version.cast_unsigned());
+            continue;
+        }
         let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
         let answer = answers.get_mut(index).ok_or_else(|| nonsense("an answer without a question"))?;
         let Some(key) = key else {
@@ -126,7 +139,8 @@ fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<Answers, E
             ReadAnswer::Rows(batch) => batch.push(RowRef { key, value, version }),
         }
     }
-    Ok(Answers { answers, observed, one_moment: true })
+    let next = next.ok_or_else(|| nonsense("answers without their moment"))?;
+    Ok((Answers { answers, observed, one_moment: true }, Cursor(next.saturating_sub(1))))
 }
 
 /// The connections of a process that read, in turns.

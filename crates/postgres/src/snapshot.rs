@@ -49,7 +49,7 @@ impl Engine for Snapshot {
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
         let (reading, at) = (Arc::clone(&self.reading), self.at);
-        self.tasks.begin(async move { reading.read(&asks, limit, at).await })
+        self.tasks.begin(async move { Ok(reading.read(&asks, limit, at).await?.0) })
     }
 
     fn begin_commit(&self, _batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
@@ -72,7 +72,7 @@ impl Engine for Snapshot {
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         let (reading, asks, at) = (Arc::clone(&self.reading), asks.to_vec(), self.at);
-        self.tasks.block(async move { reading.read(&asks, limit, at).await })
+        self.tasks.block(async move { Ok(reading.read(&asks, limit, at).await?.0) })
     }
 
     fn commit(&self, _batch: Batch) -> Result<Committed, CommitError> {

@@ -135,6 +135,53 @@ fn the_feed_is_waited_for_while_a_transaction_is_under_way() {
     });
 }
 
+/// A follower that began behind the newest own commit would miss what is under way.
+#[test]
+fn a_follower_begins_before_a_transaction_under_way() {
+    let Some(server) = Server::start() else { return };
+    let (engine, other) = (server.engine("one"), server.engine("one"));
+    let held = "begin; insert into one.changes(version, keys) values (pg_current_xact_id()::text::bigint, '\\x000161'); \
+                select pg_sleep(1.5); commit";
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| server.sql(held));
+        let begun = Instant::now();
+        let start = loop {
+            let done = other.commit(of(vec![put("k", b"1")])).unwrap();
+            let start = other.feed_start().unwrap();
+            if start < done.cursor {
+                assert!(start < other.last_cursor());
+                break start;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "a transaction under way was never met");
+        };
+        sender.join().unwrap();
+        let mut keys = engine.changes(start, 10_000).unwrap().changes.into_iter().flat_map(|change| change.keys);
+        assert!(keys.any(|key| key == b"a"), "what was under way is followed");
+    });
+}
+
+/// What another process did, and this one has read, is not ahead of what it says that it has seen: orders of events are made of it.
+#[test]
+fn what_was_read_is_seen_removals_too() {
+    let Some(server) = Server::start() else { return };
+    let (one, two) = (server.engine("one"), server.engine("one"));
+    two.commit(of(vec![put("other", b"")])).unwrap();
+    for round in 0..3 {
+        let made = one.commit(of(vec![put("k", &[round])])).unwrap();
+        assert!(two.get(b"k").unwrap().value.is_some() && two.seen_cursor() >= made.cursor);
+        let removed = one.commit(of(vec![Write::Delete { key: b"k".to_vec() }])).unwrap();
+        assert!(two.last_cursor() < removed.cursor && two.get(b"k").unwrap().value.is_none());
+        let seen = two.seen_cursor();
+        assert!(seen >= removed.cursor, "an absent row has no version");
+        let next = two.commit(of(vec![other(round)])).unwrap();
+        assert!(next.cursor > seen, "an own commit is behind what was seen before");
+    }
+}
+
+fn other(round: u8) -> Write {
+    put("other", &[round])
+}
+
 /// A dump goes on while another process begins.
 #[test]
 fn a_snapshot_keeps_no_process_from_beginning() {

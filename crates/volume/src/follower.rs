@@ -44,7 +44,7 @@ impl Volume {
         let page = match self.engine.changes(at, PAGE_COMMITS) {
             Ok(page) => page,
             Err(FeedError::TooOld { .. }) => {
-                let from = self.engine.durable_cursor();
+                let from = self.engine.feed_start()?;
                 self.trails.all_lost(from);
                 self.forget_everything()?;
                 self.followed.passed(from);

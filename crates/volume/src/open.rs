@@ -189,7 +189,7 @@ impl Volume {
             let shared = (stores, rows, Arc::clone(&sessions));
             let volume = Volume { inos, ..Volume::assemble(env, engine, shared, options) };
             // Before caching anything that another process may change.
-            volume.followed.passed(volume.engine.durable_cursor());
+            volume.followed.passed(volume.engine.feed_start().map_err(Error::from)?);
             volume.count_events()?;
             if let Some(lease) = volume.lease_here(ORPHANS_LEASE)? {
                 volume.drain_orphans(&lease)?;

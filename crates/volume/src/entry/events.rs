@@ -50,7 +50,7 @@ impl Volume {
                 tracing::warn!(bucket = event.bucket, "a change is refused: too many events wait for their targets");
                 return Err(Error::Busy);
             }
-            let order = self.events.order(self.engine.last_cursor(), draft.events());
+            let order = self.events.order(self.engine.seen_cursor(), draft.events());
             let unique = self.new_ino()?.0;
             assert!(unique > 0, "an event has a number of its own (Q5)");
             let row = key::event(&route.target, key::event_number(order, unique));
@@ -119,7 +119,7 @@ impl Volume {
             })?;
             let base = row.as_ref().map_or(Ok(0), |row| decode_base(&row.value))?;
             // Events of counted commits are below that, unless commits were counted from the start again meanwhile.
-            let end = base.saturating_add(self.events.order(self.engine.last_cursor(), 0));
+            let end = base.saturating_add(self.events.order(self.engine.seen_cursor(), 0));
             match last.filter(|last| *last >= end) {
                 // Another process may have raised the base, and sent what it queued, between these reads.
                 None if !self.still(seen)? => Err(Refused::Conflict),

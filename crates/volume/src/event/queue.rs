@@ -1,7 +1,7 @@
 //! The state of the event queue in memory: its length, and where orders begin.
 //!
-//! Invariants: E1 the order of an event is below the orders of all changes that read its commit, in any process:
-//!                `order` of the newest commit before the change is below that of any later commit.
+//! Invariants: E1 the order of an event is below the orders of all changes that read its commit, in any process: it is that of a commit
+//!                which nothing is behind that the change has read (`seen_cursor`), and the commit of the change itself is behind that.
 //!             E2 no order is below that of an event that was queued when the volume was opened (`base`), even if
 //!                commits are counted from the start again (a restored volume).
 //!             E3 where processes share the engine, each commit's events count once: an own commit's when it is made,
