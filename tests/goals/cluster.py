@@ -15,11 +15,12 @@ ANSWER_SECONDS, STARTED_SECONDS = 30, 60
 
 
 class Node:
-    """One server; `options` are more of its own."""
+    """One server; `options` are more of its own, `place` is its address and what leads into its namespace."""
 
-    def __init__(self, folder, name, url, options=()):
-        self.name, self.data = name, os.path.join(folder, name)
-        self.server = Server(self.data, *options, "--metadata", url, "--store-address", f"127.0.0.1:{free_port()}")
+    def __init__(self, folder, name, url, options=(), place=("127.0.0.1", ())):
+        self.name, self.data, (address, before) = name, os.path.join(folder, name), place
+        options = (*options, "--metadata", url, "--store-address", f"{address}:{free_port()}")
+        self.server = Server(self.data, *options, address=address, before=before)
 
     def wait(self):
         end = time.monotonic() + STARTED_SECONDS
@@ -37,7 +38,7 @@ class Node:
 
 
 def ask(node, method, path, query="", body=b""):
-    connection = http.client.HTTPConnection("127.0.0.1", node.server.port, timeout=ANSWER_SECONDS)
+    connection = http.client.HTTPConnection(node.server.address, node.server.port, timeout=ANSWER_SECONDS)
     try:
         headers = sign.headers(method, node.server.host, path, query, ACCESS, SECRET)
         connection.request(method, path + ("?" + query if query else ""), body, headers)
@@ -49,14 +50,51 @@ def ask(node, method, path, query="", body=b""):
         connection.close()
 
 
-class World:
-    """A database, servers, and a bucket."""
+class Network:
+    """A network namespace for each server, on one bridge of this machine, which clients and PostgreSQL are at."""
 
-    def __init__(self, bucket, servers, copies, write, folder=None, options=lambda number: ()):
-        self.options = options
+    def __init__(self):
+        self.name, self.count = f"mg{os.getpid() % 10000}", 0
+        self.net = f"10.{80 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+        self.address = f"{self.net}.1"
+        ip("link", "add", self.name, "type", "bridge")
+        ip("addr", "add", f"{self.address}/24", "dev", self.name)
+        ip("link", "set", self.name, "up")
+
+    def place(self):
+        """Of a new server."""
+        self.count += 1
+        space, near, address = f"{self.name}n{self.count}", f"{self.name}v{self.count}", f"{self.net}.{self.count + 1}"
+        ip("netns", "add", space)
+        ip("link", "add", near, "type", "veth", "peer", "name", "net0", "netns", space)
+        ip("link", "set", near, "master", self.name, "up")
+        for words in [("addr", "add", f"{address}/24", "dev", "net0"), ("link", "set", "net0", "up"), ("link", "set", "lo", "up")]:
+            ip("-n", space, *words)
+        return address, ("ip", "netns", "exec", space)
+
+    def cut(self, node, is_cut):
+        """A server reaches nobody, and nobody reaches it."""
+        number = int(node.server.address.rpartition(".")[2]) - 1
+        ip("link", "set", f"{self.name}v{number}", "down" if is_cut else "up")
+
+    def close(self):
+        for number in range(1, self.count + 1):
+            ip("netns", "del", f"{self.name}n{number}")
+        ip("link", "del", self.name)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+class World:
+    """A database, servers, and a bucket. `network`: servers are in namespaces of their own."""
+
+    def __init__(self, bucket, servers, copies, write, folder=None, options=lambda number: (), network=None):
+        self.options, self.network = options, network
         self.folder = folder or tempfile.mkdtemp(prefix="cluster-")
         os.chmod(self.folder, 0o755)
-        self.postgres = Postgres(os.path.join(self.folder, "pg")).start()
+        self.postgres = Postgres(os.path.join(self.folder, "pg"), network and network.address).start()
         self.nodes, self.made = [], 0
         for _ in range(servers):
             self.add()
@@ -66,9 +104,11 @@ class World:
         ask(self.nodes[0], "PUT", f"/{bucket}")
 
     def add(self, place=None):
-        node = Node(self.folder, f"n{self.made}", self.postgres.url, self.options(self.made))
+        at = self.network.place() if self.network else ("127.0.0.1", ())
+        node = Node(self.folder, f"n{self.made}", self.postgres.url, self.options(self.made), at)
+        os.mkdir(node.data, 0o700)
+        self.made_folder(node)
         if self.made:
-            os.mkdir(node.data, 0o700)
             for name in ("identity-key", "encryption-keys"):
                 shutil.copy(os.path.join(self.folder, "keys", name), node.data)
         self.made += 1
@@ -82,6 +122,9 @@ class World:
             self.nodes.append(node)
         else:
             self.nodes[place] = node
+
+    def made_folder(self, node):
+        """The empty folder of a server that is not started yet."""
 
     def cluster(self, *words):
         command = [BINARY, "cluster", *words, "--metadata", self.postgres.url]
@@ -104,7 +147,7 @@ class World:
         node = self.nodes[place]
         port = node.server.options[-1]
         node.server.kill()
-        shutil.rmtree(node.data)
+        self.lost_folder(node)
         store = None
         end = time.monotonic() + 60
         while time.monotonic() < end:
@@ -119,7 +162,12 @@ class World:
             time.sleep(0.5)
         self.add(place)
 
+    def lost_folder(self, node):
+        shutil.rmtree(node.data)
+
     def close(self):
         for node in self.nodes:
             node.server.kill()
         self.postgres.stop()
+        if self.network:
+            self.network.close()

@@ -1,32 +1,38 @@
 """Nothing is lost by servers that share a volume: python3 tests/goals/cluster_nothing_lost.py [--rounds N] [--servers N] [--copies N]
-[--write N] [--cells kill,stop,end,all,database,disk] [--seed N]
+[--write N] [--cells kill,stop,slow,end,all,database,disk,cut,full] [--seed N]
 
 Some `margay serve` on one PostgreSQL, with copies of all data at several of them. Writers put and remove objects at any server; each key has
 one writer, and each content says its key and number. Readers ask any server. Meanwhile, in turns:
   kill      a server is killed and started again
   stop      a server is stopped (SIGSTOP) for 1 to 12 seconds
+  slow      a server runs for 50 ms of each 250 ms, for ten seconds
+  cut       a server reaches nobody, and nobody reaches it, for 1 to 15 seconds (it is in a network namespace; needs root)
+  full      the disk of a server has no room for some seconds (a file system in a file; needs root)
   end       a server ends in order and starts again
   all       all servers are killed at once and started again
   database  PostgreSQL is killed and started again
   disk      a server is killed and its disk is lost; it is detached, and a new one takes its place
 A read must give the last acknowledged content of its key, or one whose outcome nobody knows; a listing must show what was acknowledged
-before it. At the end every key is read at every server, and each server alone is asked for all that it has a copy of.
+before it. No answer may be 500. At the end every key is read at every server, and each server alone is asked for all that it has a copy of.
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import random
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
-from cluster import World, ask
+from cluster import Network, World, ask
 from server import finish, goal
 
 BUCKET, KEYS_EACH = "cluster", 12
+DISK_BYTES = 8 << 30
 SIZES = [10, 100, 3000, 4096, 70_000, 300_000, 2_000_000]
 ABSENT = "absent"
 
@@ -68,7 +74,7 @@ class Load:
         self.nodes, self.seed, self.over = nodes, seed, threading.Event()
         self.registers = {f"w{writer}/{key}": Register() for writer in range(writers) for key in range(KEYS_EACH)}
         self.wrong, self.counts, self.lock = [], {}, threading.Lock()
-        self.longest = 0.0
+        self.longest, self.internal = 0.0, []
         self.threads = [threading.Thread(target=self.write, args=(writer,)) for writer in range(writers)]
         self.threads += [threading.Thread(target=self.read, args=(reader,)) for reader in range(3)]
         for thread in self.threads:
@@ -91,9 +97,11 @@ class Load:
                 state, method, body = f"{number} {size}", "PUT", content(key, number, size)
             register.begins(state)
             try:
-                status, _ = ask(node, method, f"/{BUCKET}/{key}", body=body)
+                status, said = ask(node, method, f"/{BUCKET}/{key}", body=body)
             except OSError:
                 status = 0
+            if status == 500:
+                self.internal.append((time.time(), node.name, method, key, said))
             is_done = status in (200, 204)
             register.ends(state, is_done)
             self.count(f"{method} {'done' if is_done else status}")
@@ -124,6 +132,8 @@ class Load:
             return False
         after = register.allowed()
         self.count(f"GET {status}")
+        if status == 500:
+            self.internal.append((time.time(), node.name, "GET", key, body))
         if status not in (200, 404):
             return False
         found = ABSENT
@@ -164,7 +174,32 @@ class Load:
 class Turns(World):
     def __init__(self, arguments):
         self.arguments, self.chance = arguments, random.Random(arguments.seed)
-        super().__init__(BUCKET, arguments.servers, arguments.copies, arguments.write)
+        self.cells = arguments.cells.split(",")
+        network = Network() if "cut" in self.cells else None
+        super().__init__(BUCKET, arguments.servers, arguments.copies, arguments.write, network=network)
+
+    def made_folder(self, node):
+        if "full" in self.cells:
+            # `cut` and others need no file system of their own.
+            subprocess.run(["truncate", "-s", str(DISK_BYTES), node.data + ".disk"], check=True)
+            subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", node.data + ".disk"], check=True)
+            subprocess.run(["mount", "-o", "loop", node.data + ".disk", node.data], check=True)
+            os.rmdir(os.path.join(node.data, "lost+found"))
+            os.chmod(node.data, 0o700)
+
+    def lost_folder(self, node):
+        self.unmount(node)
+        super().lost_folder(node)
+
+    def unmount(self, node):
+        if os.path.ismount(node.data):
+            subprocess.run(["umount", node.data], check=True)
+            os.remove(node.data + ".disk")
+
+    def close(self):
+        super().close()
+        for node in self.nodes:
+            self.unmount(node)
 
     def turn(self, cell):
         node = self.chance.choice(self.nodes)
@@ -177,6 +212,28 @@ class Turns(World):
             os.kill(node.server.process.pid, signal.SIGSTOP)
             time.sleep(self.chance.uniform(1, 12))
             os.kill(node.server.process.pid, signal.SIGCONT)
+            node.wait()
+        elif cell == "slow":
+            for _ in range(40):
+                os.kill(node.server.process.pid, signal.SIGSTOP)
+                time.sleep(0.2)
+                os.kill(node.server.process.pid, signal.SIGCONT)
+                time.sleep(0.05)
+        elif cell == "cut":
+            self.network.cut(node, True)
+            time.sleep(self.chance.uniform(1, 15))
+            self.network.cut(node, False)
+            node.wait()
+        elif cell == "full":
+            fill, end = os.path.join(node.data, "fill"), 0
+            with open(fill, "wb") as file:
+                for size in (1 << 26, 1 << 20, 1 << 12):
+                    with contextlib.suppress(OSError):
+                        while True:
+                            os.posix_fallocate(file.fileno(), end, size)
+                            end += size
+            time.sleep(self.chance.uniform(2, 10))
+            os.remove(fill)
             node.wait()
         elif cell == "end":
             node.server.stop()
@@ -242,10 +299,13 @@ def report(world, load, done):
     for wrong in load.wrong[:10]:
         print("WRONG", wrong)
     goal(f"{done} with 0 reads or listings that were wrong; {len(load.wrong)}", not load.wrong)
+    for internal in load.internal[:10]:
+        print("500", internal)
+    goal(f"{len(load.internal)} answers of an internal error", not load.internal)
     goal(f"every key is read at every server in the end: {sum(answered)} of {len(answered)}", all(answered))
     goal(f"every segment has its copies: {status['segments_with_too_few_copies']} of {status['segments']} have not", copied)
     world.close()
-    if not load.wrong and all(answered) and copied:
+    if not load.wrong and not load.internal and all(answered) and copied:
         shutil.rmtree(world.folder)
     else:
         print("left:", world.folder)

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import time
 
+from server import free_port
+
 
 class Postgres:
-    def __init__(self, folder):
+    def __init__(self, folder, address=None):
+        """On a socket in the folder, or also at an address, whose network it trusts."""
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[4]))
         if not found:
             raise SystemExit("no PostgreSQL is installed: apt-get install postgresql")
@@ -19,6 +22,14 @@ class Postgres:
         if self.user:
             subprocess.run(["chown", "postgres", folder], check=True)
         self.run("initdb", "-A", "trust", "-U", "margay", "-E", "UTF8", "--locale=C", "-D", self.folder / "data")
+        self.listen = ""
+        if address:
+            port = free_port()
+            self.listen = f"{address} -p {port}"
+            with open(self.folder / "data/pg_hba.conf", "a") as rules:
+                rules.write(f"host all all {address}/24 trust\n")
+            self.url = f"postgres://margay@{address}:{port}/postgres"
+            return
         self.url = f"postgres://margay@{str(folder).replace('/', '%2F')}/postgres"
 
     def run(self, program, *words):
@@ -26,7 +37,7 @@ class Postgres:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
 
     def start(self):
-        settings = f"-k {self.folder} -c listen_addresses= -c max_connections=200 -c max_locks_per_transaction=256"
+        settings = f"-k {self.folder} -c listen_addresses={self.listen} -c max_connections=200 -c max_locks_per_transaction=256"
         for last in [False] * 30 + [True]:
             try:
                 self.run("pg_ctl", "-w", "-o", settings, "-l", self.folder / "log", "-D", self.folder / "data", "start")

@@ -67,16 +67,17 @@ def evict(folder):
 class Server:
     """One `margay serve` on ports of its own."""
 
-    def __init__(self, data, *options, binary=BINARY):
-        self.data, self.options, self.binary = str(data), options, binary
+    def __init__(self, data, *options, binary=BINARY, address="127.0.0.1", before=()):
+        """`address`: of this machine, or of a network namespace that the words `before` lead into."""
+        self.data, self.options, self.binary, self.address, self.before = str(data), options, binary, address, before
         self.port, self.admin_port = free_port(), free_port()
-        self.host = f"127.0.0.1:{self.port}"
+        self.host = f"{address}:{self.port}"
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("MARGAY_", "AWS_"))}
         self.environment |= {"MARGAY_ACCESS_KEY": ACCESS, "MARGAY_SECRET_KEY": SECRET}
         self.process = None
 
     def spawn(self):
-        command = [self.binary, "serve", "--data", self.data, "--address", self.host]
+        command = [*self.before, self.binary, "serve", "--data", self.data, "--address", self.host]
         command += ["--admin-address", f"127.0.0.1:{self.admin_port}", *self.options]
         with open(self.data + ".log", "ab") as log:
             self.process = subprocess.Popen(

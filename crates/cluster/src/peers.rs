@@ -181,7 +181,15 @@ impl Shared {
         let signed = Signed::new(&self.key, Question { store: number, what }, bytes);
         let mut why = "no process has it open".to_owned();
         for _ in 0..TRIES_MAX {
-            let Some(place) = self.place_apart(number).await? else { break };
+            let place = match self.place_apart(number).await {
+                Ok(Some(place)) => place,
+                Ok(None) => break,
+                // Where it is stands in the rows.
+                Err(error) => {
+                    why = error.to_string();
+                    break;
+                }
+            };
             let answer = match timeout(time_max, place.send(&signed)).await {
                 Ok(answer) => answer.map_err(NoAnswer::NotThere),
                 Err(_) => Err(NoAnswer::Silent),

@@ -54,7 +54,7 @@ fn failed(error: &Error) -> Errno {
         Error::Busy => Errno::BUSY,
         // As a network file system that gives up: the store did not answer, which is not lost data (EIO), nor a reason to
         // try at once (EAGAIN).
-        Error::Unavailable(_) | Error::OutcomeUnknown => Errno::TIMEDOUT,
+        Error::Unavailable(_) | Error::StoreUnavailable(_) | Error::OutcomeUnknown => Errno::TIMEDOUT,
         Error::Io(error) => error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error),
         Error::Corrupt(_)
         | Error::InvalidPart(_)
@@ -92,6 +92,7 @@ mod tests {
         assert_eq!(errno(&Error::Full.into()), Errno::NOSPC);
         assert_eq!(errno(&Error::ReadOnly("fault".to_owned()).into()), Errno::ROFS);
         assert_eq!(errno(&Error::Unavailable("fail-over".to_owned()).into()), Errno::TIMEDOUT);
+        assert_eq!(errno(&Error::StoreUnavailable("one of two".to_owned()).into()), Errno::TIMEDOUT);
         assert_eq!(errno(&Error::OutcomeUnknown.into()), Errno::TIMEDOUT);
         assert_eq!(errno(&Error::Corrupt("row".to_owned()).into()), Errno::IO);
         assert_eq!(errno(&Error::Io(std::io::Error::from_raw_os_error(5)).into()), Errno::IO);

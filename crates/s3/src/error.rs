@@ -303,6 +303,7 @@ fn unanswered(error: &volume::Error) -> S3Error {
     let message = match error {
         volume::Error::OutcomeUnknown => "Whether the change was made is unknown; read before trying again.".to_owned(),
         volume::Error::Io(why) => format!("The store that has the bytes did not answer in time: {why}."),
+        volume::Error::StoreUnavailable(why) => format!("Nothing was changed: {why}."),
         volume::Error::Unavailable(why) => format!("No answer in time, and nothing was changed: {why}."),
         _ => "The metadata did not answer in time; nothing was changed.".to_owned(),
     };
@@ -371,7 +372,7 @@ impl From<volume::Error> for S3Error {
                 Code::ServiceUnavailable,
                 "Another server of this volume took this one for dead; it begins anew.",
             ),
-            E::Unavailable(_) | E::OutcomeUnknown => unanswered(&error),
+            E::Unavailable(_) | E::StoreUnavailable(_) | E::OutcomeUnknown => unanswered(&error),
             E::Unread => S3Error::internal(&"rows were not read"),
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
             // A key that fits here and not in the other store that gets it, with what that puts before it.

@@ -360,6 +360,9 @@ pub enum Error {
     /// The metadata gave no answer in time; nothing was done.
     #[error("metadata is unavailable: {0}")]
     Unavailable(String),
+    /// Bytes are in stores that do not answer, or too few stores could take them; nothing was changed.
+    #[error("stores are unavailable: {0}")]
+    StoreUnavailable(String),
     /// Whether the change was made is not known, and could not be found out in time.
     #[error("the outcome of the change is unknown")]
     OutcomeUnknown,

@@ -28,7 +28,7 @@ impl From<SegmentError> for Error {
             SegmentError::Poisoned(why) => Error::ReadOnly(why),
             SegmentError::Io(error) => Error::Io(error),
             error @ (SegmentError::Unreachable(..) | SegmentError::TooFewCopies(..)) => {
-                Error::Io(std::io::Error::other(error))
+                Error::StoreUnavailable(error.to_string())
             }
             error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_)) => Error::Corrupt(error.to_string()),
         }

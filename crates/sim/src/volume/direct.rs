@@ -25,9 +25,11 @@ fn etag(blob: Blob) -> ETag {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
         match error {
-            Error::ReadOnly(_) | Error::Io(_) | Error::Unavailable(_) | Error::OutcomeUnknown => {
-                Trouble::Unknown(error.to_string())
-            }
+            Error::ReadOnly(_)
+            | Error::Io(_)
+            | Error::Unavailable(_)
+            | Error::StoreUnavailable(_)
+            | Error::OutcomeUnknown => Trouble::Unknown(error.to_string()),
             _ => Trouble::Refused(error.to_string()),
         }
     }

@@ -440,6 +440,7 @@ fn is_fault(error: &Error) -> bool {
             | Error::Fenced
             | Error::LeaseLost
             | Error::Unavailable(_)
+            | Error::StoreUnavailable(_)
             | Error::OutcomeUnknown
     )
 }

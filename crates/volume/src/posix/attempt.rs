@@ -142,6 +142,7 @@ fn is_fault(error: &PosixError) -> bool {
                 | Error::Busy
                 | Error::Fenced
                 | Error::Unavailable(_)
+                | Error::StoreUnavailable(_)
                 | Error::OutcomeUnknown
         )
     )

@@ -216,10 +216,12 @@ impl Stores {
 
     /// The stores of a segment, from its row.
     fn holders(&self, id: SegmentId) -> Result<Vec<StoreNumber>, SegmentError> {
-        let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
-        let row = self.engine.get(&key::segment(id)).map_err(|error| failed(error.to_string()))?.value;
+        // Without rows nobody knows who else has it.
+        let unknown = |_| SegmentError::Unreachable(id, id.made_by());
+        let row = self.engine.get(&key::segment(id)).map_err(unknown)?.value;
         let Some(row) = row else { return Ok(Vec::new()) };
-        let record = SegmentRecord::decode(&row.value).map_err(|error| failed(error.to_string()))?;
+        let damaged = |error| SegmentError::Io(std::io::Error::other(error));
+        let record = SegmentRecord::decode(&row.value).map_err(damaged)?;
         Ok(if record.state == SegmentState::Removed { Vec::new() } else { record.stores })
     }
 }
