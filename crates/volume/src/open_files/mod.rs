@@ -22,6 +22,7 @@ use margay_rows::record::{FileEntry, Version};
 use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::session_state::MountLease;
 use pieces::Pieces;
 
 const SHARDS: usize = 64;
@@ -159,6 +160,8 @@ pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     /// The root directory of its bucket.
     pub(crate) root: Ino,
+    /// Of the mount that opened it first.
+    pub(crate) lease: Arc<MountLease>,
     /// Somebody opened it for writing.
     pub(crate) written: AtomicBool,
     pub(crate) state: RwLock<State>,

@@ -16,6 +16,7 @@ use crate::posix::Handle;
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, OpenFlags, PosixError};
 use crate::posix::attempt::Attempt;
 use crate::posix::attributes::stored_attributes;
+use crate::posix::fresh_open::content_number;
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
@@ -115,6 +116,7 @@ impl Mount {
             let _turn = self.volume.known.turn(file.ino);
             let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
+            self.known.content_is(file.ino, content_number(&file.etag));
             let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, &done, flags));
             Ok((Made::New(Box::new(file), handle), Some(done)))
         })

@@ -20,6 +20,7 @@ mod create;
 mod data_tests;
 mod defragment;
 mod directories;
+mod fresh_open;
 mod handle;
 mod inherit;
 mod link;
@@ -57,6 +58,7 @@ mod xattr_headers;
 
 pub use crate::watch::{Notice, Watcher};
 pub use api::*;
+pub use fresh_open::{Kept, NAMES_KEPT};
 pub use handle::Handle;
 pub use mount::Mount;
 pub use places::{OpenParts, Place, is_unmoved};
