@@ -275,7 +275,12 @@ impl Mounts {
 /// Who writes there already, and what can be done.
 fn taken_by(holder: &MountHolder) -> String {
     let MountHolder { host, address, place, since, shared } = holder;
-    let server = if address.is_empty() { host.clone() } else { format!("{host} ({address})") };
+    let server = match (host.is_empty(), address.is_empty()) {
+        (false, false) => format!("{host} ({address})"),
+        (true, false) => address.clone(),
+        (false, true) => host.clone(),
+        (true, true) => "another server".to_owned(),
+    };
     let (how, or) = match shared {
         true => (" and shared", "with -o shared, or read-only (-o ro)"),
         false => ("", "read-only (-o ro)"),
