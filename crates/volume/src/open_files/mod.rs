@@ -19,6 +19,7 @@ use std::time::Duration;
 use margay_meta::{Cursor, RowVersion};
 use margay_rows::Ino;
 use margay_rows::record::{FileEntry, Version};
+use margay_rows::values::ETag;
 use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -38,6 +39,12 @@ pub(crate) struct Base {
     pub(crate) in_rows: bool,
     /// The row itself, if it is the entry of the file's only name: its key, and the file without its data.
     pub(crate) row: Option<(Vec<u8>, FileEntry)>,
+}
+
+/// A number for one content of a file; never 0.
+pub(crate) fn content_number(etag: &ETag) -> u64 {
+    let (first, _) = etag.digest.split_first_chunk::<8>().expect("a digest has 16 bytes");
+    u64::from_be_bytes(*first).max(1)
 }
 
 /// A file as in its row, without its data.

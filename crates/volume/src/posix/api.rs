@@ -23,6 +23,21 @@ pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value of an extended attribute, in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a kernel keeps names and attributes of a volume that other processes change too. It is told of changes within a second;
+/// this is the limit where that fails.
+pub const NAMES_KEPT: Duration = Duration::from_secs(5);
+
+/// What a kernel may keep of a file that it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Its pages and attributes.
+    All,
+    /// It has no pages; its attributes may be old.
+    Pages,
+    /// Pages and attributes may be old.
+    Nothing,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     Regular,

@@ -164,7 +164,7 @@ impl Mount {
     fn as_seen_now(&self, stored: Attributes, opened: Option<Opened>) -> Attributes {
         let is_other = |opened: &Opened| !opened.differs && opened.file.changed != stored.changed;
         if self.volume.engine.is_shared() && opened.as_ref().is_some_and(is_other) {
-            self.refresh_opened(stored.ino);
+            self.volume.refresh_opened(stored.ino);
             return match self.opened(stored.ino) {
                 Some(now) => Attributes { links: stored.links, stored: now.stored, ..stored_attributes(&now.file) },
                 None => stored,

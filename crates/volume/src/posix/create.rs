@@ -12,11 +12,11 @@ use margay_rows::record::{Data, FileEntry};
 
 use crate::api::Headers;
 use crate::draft::Draft;
+use crate::open_files::content_number;
 use crate::posix::Handle;
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, OpenFlags, PosixError};
 use crate::posix::attempt::Attempt;
 use crate::posix::attributes::stored_attributes;
-use crate::posix::fresh_open::content_number;
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;

@@ -19,8 +19,8 @@ use crate::api::Error;
 use crate::entry::{Located, needed_lock};
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
-use crate::open_files::{Base, OpenFile, State, without_data};
-use crate::posix::api::{FileKind, OpenFlags, PosixError};
+use crate::open_files::{Base, OpenFile, State, content_number, without_data};
+use crate::posix::api::{FileKind, Kept, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
 use crate::session_state::MountLease;
@@ -92,6 +92,19 @@ impl Mount {
             self.volume.resize(&handle.file, 0, flags.kill_privileges)?;
         }
         Ok(handle)
+    }
+
+    /// What the kernel may keep, now that it has opened the file (C2).
+    pub fn kept_at_open(&self, handle: &Handle) -> Kept {
+        if !self.volume.engine.is_shared() {
+            return Kept::All;
+        }
+        let now = content_number(&handle.file.state.read().file.etag);
+        match self.known.content_is(handle.file.ino, now) {
+            0 => Kept::Pages,
+            before if before == now => Kept::All,
+            _ => Kept::Nothing,
+        }
     }
 
     /// One more handle of a file that is open already; its turn is held.

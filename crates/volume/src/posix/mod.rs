@@ -58,7 +58,6 @@ mod xattr_headers;
 
 pub use crate::watch::{Notice, Watcher};
 pub use api::*;
-pub use fresh_open::{Kept, NAMES_KEPT};
 pub use handle::Handle;
 pub use mount::Mount;
 pub use places::{OpenParts, Place, is_unmoved};
