@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use margay_env::Env;
 use margay_fuse::mount_point::{self, MOUNT_KIND};
-use margay_fuse::{Mounted, names};
-use margay_volume::Volume;
+use margay_fuse::{Mounted, SessionOptions, names};
+use margay_s3::iso_time;
 use margay_volume::posix::{Mount, MountOptions, PosixError, UpstreamSync};
+use margay_volume::{MountHolder, Volume};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -146,21 +147,31 @@ impl Mounts {
             sync: wish.choice.sync,
             read_only: wish.choice.read_only,
             plain: wish.choice.plain,
+            claim: wish.choice.claim(),
             upstream: self.upstream.as_ref().map(|(upstream, _)| Arc::clone(upstream)),
         };
         let mount =
             Mount::open(Arc::clone(&self.volume), &wish.bucket, &wish.prefix, options).map_err(
                 |error| match error {
                     PosixError::NotFound => format!("there is no directory {}{}", wish.bucket, slash(&wish.prefix)),
+                    PosixError::MountedElsewhere(holder) => taken_by(&holder),
                     error => format!("{}: {error}", wish.bucket),
                 },
             )?;
         let waits = self.volume.engine().waits() || self.upstream.is_some();
         let source = self.upstream.as_ref().map_or_else(|| wish.source(), |(_, source)| source.clone());
-        let session = wish.choice.session(source.clone(), self.known_files_max, waits);
+        let session = SessionOptions {
+            is_of_several: mount.is_of_several(),
+            refuses_locks: mount.is_of_several() && wish.choice.refuses_locks(),
+            ..wish.choice.session(source.clone(), self.known_files_max, waits)
+        };
         let made = || self.record.lock().add(&wish.path);
-        let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
-            .map_err(|error| error.to_string())?;
+        let mounted =
+            Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made).map_err(|error| {
+                // Its lease ends with it; where that cannot be told now, by the next beat.
+                let _ = mount.give_up();
+                error.to_string()
+            })?;
         tracing::info!(path = %shown, source, "mounted");
         let views =
             vec![View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only }];
@@ -242,7 +253,8 @@ impl Mounts {
         self.drop_ended(&mut sessions);
         let rows = sessions.iter().flat_map(|session| {
             let state = session.mounted.state();
-            let late_notices = session.mounted.mount().late_notices();
+            let mount = session.mounted.mount();
+            let (late_notices, is_taken_over) = (mount.late_notices(), mount.is_taken_over());
             session.views.iter().enumerate().map(move |(index, view)| {
                 json!({
                     "path": view.path.display().to_string(),
@@ -252,11 +264,31 @@ impl Mounts {
                     "read_only": view.read_only,
                     "open_files": state.open_files,
                     "late_notices": late_notices,
+                    "taken_over": is_taken_over,
                 })
             })
         });
         Value::Array(rows.collect())
     }
+}
+
+/// Who writes there already, and what can be done.
+fn taken_by(holder: &MountHolder) -> String {
+    let MountHolder { host, address, place, since, shared } = holder;
+    let server = match (host.is_empty(), address.is_empty()) {
+        (false, false) => format!("{host} ({address})"),
+        (true, false) => address.clone(),
+        (false, true) => host.clone(),
+        (true, true) => "another server".to_owned(),
+    };
+    let (how, or) = match shared {
+        true => (" and shared", "with -o shared, or read-only (-o ro)"),
+        false => ("", "read-only (-o ro)"),
+    };
+    format!(
+        "{place} is mounted read-write{how} by {server} since {}; mount it {or}, or unmount it there",
+        iso_time(*since)
+    )
 }
 
 fn slash(prefix: &str) -> String {
@@ -296,6 +328,23 @@ fn add_view(session: &mut MountedSession, wish: &MountWish) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_it_is_told_in_a_line_with_what_to_do() {
+        let since = margay_env::Timestamp(1_700_000_000_000_000_000);
+        let (host, address, place) = ("gate-1".to_owned(), "10.0.0.1:9002".to_owned(), "photos/".to_owned());
+        let holder = MountHolder { host, address, place, since, shared: false };
+        assert_eq!(
+            taken_by(&holder),
+            "photos/ is mounted read-write by gate-1 (10.0.0.1:9002) since 2023-11-14T22:13:20.000Z; mount it read-only (-o ro), \
+             or unmount it there"
+        );
+        let shared = taken_by(&MountHolder { shared: true, address: String::new(), ..holder });
+        assert!(
+            shared.contains("read-write and shared by gate-1 since") && shared.contains("with -o shared"),
+            "{shared}"
+        );
+    }
 
     #[test]
     fn a_mount_is_named_by_bucket_and_directory() {

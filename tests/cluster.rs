@@ -163,8 +163,8 @@ fn mounts_of_two_servers_show_one_tree() {
         fs::create_dir(at).unwrap();
         format!("bucket={}", at.display())
     };
-    let one = world.serve("one", &["--mount", &mounted(&at_one)]);
-    let two = world.serve("two", &["--mount", &mounted(&at_two)]);
+    let one = world.serve("one", &["--set", "mount_options=shared", "--mount", &mounted(&at_one)]);
+    let two = world.serve("two", &["--set", "mount_options=shared", "--mount", &mounted(&at_two)]);
     fs::create_dir(at_one.join("d")).unwrap();
     fs::write(at_one.join("d/file"), body(1)).unwrap();
     assert_eq!(world.get(&two, "d/file").unwrap().unwrap(), body(1));

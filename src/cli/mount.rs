@@ -32,6 +32,7 @@ const MOUNT_EXAMPLES: &str = "Examples:
   margay mount photos /mnt/photos
   margay mount photos/2026 /mnt/2026 -o ro,uid=1000,gid=1000,umask=027
   margay mount photos /mnt/photos --data /srv/margay --foreground
+  margay mount photos /mnt/photos -o shared
   margay mount s3://photos/2026 /mnt/far --endpoint https://s3.example --cache /var/cache/photos
 
 A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links to this program:
@@ -41,7 +42,10 @@ A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links 
 With -o fsync=local an s3:// mount's fsync waits for the cache alone, and the bucket gets what was synced in that order.
 With -o open=always its open asks the bucket for the file each time, with open=ttl never; without it (open=3s) when what is known is older than 3 s.
 With -o ttl=SECONDS a listing of a directory counts so long; without it 3 to 60 s, longer each time that nothing had changed.
-Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
+Where several servers share a volume (docs/cluster.md), one of them at a time mounts a directory to write, and any number read-only: a second
+one is refused. With -o shared others may write too, if they say so too: the last one that closes a file wins. Locks of files (flock, fcntl) are
+refused on -o ro and -o shared there, unless -o locks=local says that only programs of this machine lock.
+Options: ro, sync, writeback, plain, shared, locks=local, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const SYNC_EXAMPLES: &str = "Examples:
   margay sync /mnt/photos/holidays/beach.jpg
@@ -218,7 +222,8 @@ pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
     for row in &rows {
         let text = |name: &str| row[name].as_str().unwrap_or_default();
         let way = if row["read_only"] == true { "ro" } else { "rw" };
-        println!("{}/{} on {} ({way})", text("bucket"), text("prefix"), text("path"));
+        let lost = if row["taken_over"] == true { "; taken over by another server: unmount it" } else { "" };
+        println!("{}/{} on {} ({way}{lost})", text("bucket"), text("prefix"), text("path"));
     }
     far.iter().for_each(|row| print!("{}", text::row(row)));
     Ok(())

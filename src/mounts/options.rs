@@ -5,6 +5,7 @@
 //! Not here:   mounting (`mounts`).
 
 use margay_fuse::{Ownership, SessionOptions};
+use margay_volume::posix::Claim;
 
 /// Options of mount(8), systemd or defaults that change nothing here.
 const PASSED_OVER: &[&str] = &[
@@ -53,6 +54,10 @@ pub struct MountChoice {
     pub dev: bool,
     /// No program on the mount can be executed.
     pub no_exec: bool,
+    /// Other servers may mount it to write at the same time.
+    pub shared: bool,
+    /// File locks count among the programs of this machine only, and are given even so.
+    pub local_locks: bool,
     /// `None`: if this user may.
     pub allow_other: Option<bool>,
     pub threads: Option<usize>,
@@ -89,6 +94,8 @@ impl MountChoice {
             "async" => self.sync = false,
             "writeback" => self.writeback = true,
             "plain" => self.plain = true,
+            "shared" => self.shared = true,
+            "locks=local" => self.local_locks = true,
             // mount(8) treats `suid` and `dev` as defaults and does not pass them on; it does pass on the longer names.
             "suid" | "allow_suid" => self.suid = true,
             "nosuid" => self.suid = false,
@@ -124,6 +131,16 @@ impl MountChoice {
         Ownership { uid: self.uid, gid: self.gid, umask: self.umask }
     }
 
+    /// What it claims of its directory.
+    pub(super) fn claim(&self) -> Claim {
+        if self.shared { Claim::Shared } else { Claim::Alone }
+    }
+
+    /// Whether locks are refused on a volume of several servers: where another one may write too, its programs do not see them.
+    pub(super) fn refuses_locks(&self) -> bool {
+        (self.read_only || self.shared) && !self.local_locks
+    }
+
     /// `waits`: metadata comes from another machine, and a call holds its thread until then.
     pub(super) fn session(&self, source: String, known_files_max: usize, waits: bool) -> SessionOptions {
         let usual = SessionOptions::default();
@@ -142,6 +159,8 @@ impl MountChoice {
             no_exec: self.no_exec,
             threads: self.threads.unwrap_or(threads),
             waits,
+            is_of_several: false,
+            refuses_locks: false,
             known_files_max,
         }
     }
@@ -149,7 +168,7 @@ impl MountChoice {
 
 fn unknown(word: &str) -> String {
     format!(
-        "{word} is no mount option; there are ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec \
+        "{word} is no mount option; there are ro, sync, writeback, plain, shared, locks=local, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec \
          and, for mount(8), allow_suid and allow_dev"
     )
 }
@@ -181,8 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn who_may_lock_is_who_writes_alone_or_wants_no_more_than_this_machine() {
+        let refuses = |words: &str| MountChoice::parse(words).unwrap().refuses_locks();
+        assert!(refuses("ro") && refuses("shared") && refuses("ro,shared"));
+        assert!(!refuses("") && !refuses("ro,locks=local") && !refuses("shared,locks=local"));
+        assert_eq!(MountChoice::parse("shared").unwrap().claim(), Claim::Shared);
+        assert_eq!(MountChoice::default().claim(), Claim::Alone);
+    }
+
+    #[test]
     fn an_unknown_word_is_named() {
-        for text in ["speed", "uid=me", "umask=9", "threads=0", "colour=red"] {
+        for text in ["locks=", "locks=far", "speed", "uid=me", "umask=9", "threads=0", "colour=red"] {
             let error = MountChoice::parse(text).unwrap_err();
             assert!(error.contains(text), "{error}");
         }

@@ -1,10 +1,11 @@
-"""Figures of servers that share a volume: python3 tests/goals/cluster_gates.py [failover|stale|mount|repair ...] [--servers N]
-[--copies N] [--write N] [--puts N] [--mib N] [--rounds N]
+"""Figures of servers that share a volume: python3 tests/goals/cluster_gates.py [failover|stale|mount|takeover|repair ...] [--servers N]
+[--copies N] [--write N] [--puts N] [--mib N] [--rounds N] [--takeovers N]
 
   failover  8 clients put objects of 4 KiB at two servers, while a third one, which has copies, is killed (no failed PUT, a gap of at
             most 1 s; p99 at the others), and PostgreSQL is killed and started again (10 s)
   stale     each object that one server took is read at another one at once: none may be old
   mount     how long after the answer to a PUT a mount at another server shows the object (p99 at most 100 ms)
+  takeover  how long after kill -9 of the server whose mount writes another server's mount writes there (15 s)
   repair    the disk of a server is lost; how fast its copies are made again, beside `cp` of as many bytes (half its speed), and p99 of
             small PUTs meanwhile (twice that before)
 One PostgreSQL that syncs, all on this machine. The gates G6, G8 and G9 are those of issue 16.
@@ -19,7 +20,7 @@ import threading
 import time
 
 from cluster import ANSWER_SECONDS, World, ask
-from server import ACCESS, SECRET, finish, goal, median, permille, sign
+from server import ACCESS, BINARY, SECRET, finish, goal, median, permille, sign
 
 BUCKET, BODY = "gates", os.urandom(4096)
 
@@ -175,6 +176,49 @@ def read(path):
         return None
 
 
+def takeover(world, arguments):
+    """Two servers in turns: who is killed comes back before the next round, and is the one that takes over then."""
+    took, points = [], [os.path.join(world.folder, f"t{number}") for number in range(2)]
+    for point in points:
+        os.makedirs(point, exist_ok=True)
+    assert order("mount", BUCKET, points[0], node=world.nodes[0]).returncode == 0
+    for number in range(arguments.takeovers):
+        old, new = number % 2, (number + 1) % 2
+        with open(os.path.join(points[old], "of"), "w") as file:
+            file.write(str(number))
+            file.flush()
+            os.fsync(file.fileno())
+        world.nodes[old].server.kill()
+        killed = time.monotonic()
+        while not is_written(world.nodes[new], points[new], number) and time.monotonic() < killed + 60:
+            time.sleep(0.1)
+        took.append(time.monotonic() - killed)
+        subprocess.run(["umount", "-l", points[old]], check=False, stderr=subprocess.DEVNULL)
+        world.nodes[old].server.spawn()
+        world.nodes[old].wait()
+    for point in points:
+        subprocess.run(["umount", "-l", point], check=False, stderr=subprocess.DEVNULL)
+    goal(f"a mount of a killed server writes at another one after {median(took):.1f} s, at most {max(took):.1f} s (15), {len(took)} times", max(took) <= 15)
+
+
+def order(*words, node):
+    return subprocess.run([BINARY, *words, "--data", node.data], capture_output=True, text=True)
+
+
+def is_written(node, point, number):
+    """Mounts, unless it is mounted already, and writes a file durably."""
+    if not os.path.ismount(point) and order("mount", BUCKET, point, node=node).returncode != 0:
+        return False
+    try:
+        with open(os.path.join(point, f"new{number}"), "w") as file:
+            file.write("written")
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+    except OSError:
+        return False
+
+
 def repair(world, arguments):
     body, client = os.urandom(8 << 20), Client(world.nodes[0])
     for number in range(arguments.mib // 8):
@@ -200,13 +244,13 @@ def repair(world, arguments):
     goal(f"... p99 of small PUTs meanwhile {ratio:.2f} of that before (2)", ratio <= 2)
 
 
-PARTS = {"failover": failover, "stale": stale, "mount": mount, "repair": repair}
+PARTS = {"failover": failover, "stale": stale, "mount": mount, "takeover": takeover, "repair": repair}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
-    for name, default in [("servers", 3), ("copies", 3), ("write", 2), ("puts", 20_000), ("mib", 1024), ("rounds", 3), ("samples", 500)]:
+    for name, default in [("servers", 3), ("copies", 3), ("write", 2), ("puts", 20_000), ("mib", 1024), ("rounds", 3), ("takeovers", 10), ("samples", 500)]:
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
 

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use margay_env::{Env, Timestamp};
 use margay_fuse::metrics::Metrics;
 use margay_fuse::protocol::{
-    Answer, At, AttributeChange, Attributes, Caller, DirectoryLine, Errno, FileKind, NewNode, Node, Operations, ROOT,
-    Side, Statistics, TakeLine, WriteFlags,
+    Answer, At, AttributeChange, Attributes, Caller, DirectoryLine, Errno, FileKind, NewNode, Node, Opened, Operations,
+    ROOT, Side, Statistics, TakeLine, WriteFlags,
 };
 use margay_fuse::{Session, SessionOptions};
 use margay_volume::Ino;
@@ -186,13 +186,13 @@ impl Operations for Empty {
         let made = self.make(at, FileKind::Regular, new.mode & !new.umask, caller)?;
         Ok((made, made.ino.0))
     }
-    fn open(&self, _: Caller, node: Node, flags: i32) -> Answer<u64> {
+    fn open(&self, _: Caller, node: Node, flags: i32) -> Answer<Opened> {
         if flags & 0o1000 != 0
             && let Some(found) = self.nodes[shard(node)].write().get_mut(&node)
         {
             found.size = 0;
         }
-        Ok(node)
+        Ok(Opened { handle: node, keeps_pages: true })
     }
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes> {
         let left = self.get(handle)?.size.saturating_sub(offset);

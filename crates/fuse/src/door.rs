@@ -3,15 +3,16 @@
 //! Invariants: D2 of the crate: the volume's inode number of the mount's root never reaches the kernel.
 //! Not here:   the operations (one file per group), starting and ending a mount (mounted).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use margay_env::Env;
 use margay_volume::Ino;
 use margay_volume::posix::{DirectoryHandle, Handle, Mount};
+use parking_lot::Mutex;
 
 use crate::handles::Handles;
-use crate::protocol::{Attributes, Node, ROOT};
+use crate::protocol::{Attributes, Kernel, Node, ROOT};
 
 /// Owner and permissions that the mount shows instead of the stored ones, as other FUSE file systems allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct Door {
     /// Writes that were answered before they finished.
     pub(crate) early_answers: AtomicUsize,
     pub(crate) directories: Handles<OpenDirectory>,
+    /// Since the session began.
+    kernel: OnceLock<Mutex<Box<dyn Kernel>>>,
 }
 
 #[derive(Debug)]
@@ -52,7 +55,21 @@ pub(crate) struct OpenDirectory {
 impl Door {
     pub(crate) fn new(mount: Arc<Mount>, ownership: Ownership, writeback: bool, env: Env) -> Door {
         let (files, directories, early_answers) = (Handles::default(), Handles::default(), AtomicUsize::new(0));
-        Door { mount, ownership, writeback, env, files, early_answers, directories }
+        let kernel = OnceLock::new();
+        Door { mount, ownership, writeback, env, files, early_answers, directories, kernel }
+    }
+
+    pub(crate) fn begin(&self, kernel: Box<dyn Kernel>) {
+        // Once for each mount; a second session would be told as well as the first.
+        let _ = self.kernel.set(Mutex::new(kernel));
+    }
+
+    /// The kernel asks for a file's attributes when it needs them next. May be called inside a request: only pages have locks that
+    /// the kernel may hold meanwhile. Before the session has begun there is nothing to forget.
+    pub(crate) fn forget_attributes(&self, node: Node) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.lock().forget_file(node, false);
+        }
     }
 
     pub(crate) fn ino(&self, node: Node) -> Ino {

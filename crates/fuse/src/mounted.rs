@@ -66,6 +66,7 @@ impl Mounted {
         let watcher = Arc::new(mount.watch());
         let session = Session::mount(Arc::clone(&door), &metrics, path, options, env, made)?;
         let session = Arc::new(session);
+        door.begin(session.kernel());
         let beside = Arc::new(Beside::default());
         let refused = |error| MountError::Refused { path: path.to_owned(), error };
         let mounted = Mounted {
@@ -121,6 +122,9 @@ impl Mounted {
         let ended = self.session.wait(longest);
         self.publish();
         self.unmounted.store(true, Ordering::Release);
+        if ended {
+            give_up(&self.door, self.path());
+        }
         ended
     }
 
@@ -140,6 +144,13 @@ impl Drop for Mounted {
     }
 }
 
+/// Lets other servers mount it to write, now that nothing is written here any more.
+fn give_up(door: &Door, path: &Path) {
+    if let Err(error) = door.mount.give_up() {
+        tracing::warn!(%error, path = %path.display(), "other servers can mount it to write once this one has ended");
+    }
+}
+
 /// Publishes written data every second, and all of it at the end.
 fn publish(door: &Door, session: &Session, beside: &Beside) {
     loop {
@@ -153,6 +164,7 @@ fn publish(door: &Door, session: &Session, beside: &Beside) {
         }
         if ended {
             door.kernel_left();
+            give_up(door, session.path());
         }
         if last {
             beside.published.store(true, Ordering::Release);

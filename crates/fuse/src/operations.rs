@@ -17,8 +17,8 @@ use crate::door::Door;
 use crate::errno::errno;
 use crate::names::{NameError, stored};
 use crate::protocol::{
-    Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Operations, Side, Statistics, TakeLine,
-    WriteFlags,
+    Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Opened, Operations, Side, Statistics,
+    TakeLine, WriteFlags,
 };
 
 /// How long the kernel may keep names and attributes where it is told of changes: correctness needs no limit.
@@ -105,7 +105,7 @@ impl Operations for Door {
     fn create(&self, caller: Caller, new: NewNode<'_>, flags: i32) -> Answer<(Attributes, u64)> {
         self.do_create(caller, new, flags)
     }
-    fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64> {
+    fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<Opened> {
         self.do_open(caller, node, flags)
     }
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes> {

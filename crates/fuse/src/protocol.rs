@@ -85,6 +85,14 @@ pub struct WriteFlags {
     pub page: bool,
 }
 
+/// An open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub handle: u64,
+    /// The kernel may keep the pages that it has.
+    pub keeps_pages: bool,
+}
+
 /// A file system. Each call is one request of the kernel; several run concurrently.
 pub trait Operations: Send + Sync + Debug + 'static {
     /// `None` is cached by the kernel as a negative entry. Counts a lookup.
@@ -116,7 +124,7 @@ pub trait Operations: Send + Sync + Debug + 'static {
 
     /// Returns a handle. Counts a lookup. `flags` are those of open.
     fn create(&self, caller: Caller, new: NewNode<'_>, flags: i32) -> Answer<(Attributes, u64)>;
-    fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64>;
+    fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<Opened>;
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes>;
     /// Calls `taken` once unless it returns an error: that call is the answer, and may come before the write has
     /// finished.

@@ -7,6 +7,7 @@
 //! Not here:   what requests mean (operations).
 
 mod adapter;
+mod capabilities;
 mod convert;
 mod reply;
 mod teller;
@@ -61,6 +62,10 @@ pub struct SessionOptions {
     pub threads: usize,
     /// Metadata is on another machine: any request may hold its thread for long.
     pub waits: bool,
+    /// Other processes change the same files.
+    pub is_of_several: bool,
+    /// Locks are refused (ENOLCK), since others would not see them.
+    pub refuses_locks: bool,
     /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
@@ -77,6 +82,8 @@ impl Default for SessionOptions {
             no_exec: false,
             threads: THREADS,
             waits: false,
+            is_of_several: false,
+            refuses_locks: false,
             known_files_max: KNOWN_FILES_MAX,
         }
     }

@@ -19,7 +19,7 @@ use margay_rows::record::multipart::{
 };
 use margay_rows::record::{
     BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
-    Fingerprints, KeyFile, Line, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
+    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
 
@@ -43,6 +43,7 @@ pub fn row_key(bytes: &[u8]) {
         key::parse_event(bytes).map(|(target, number)| key::event(&target, number)).ok(),
         key::parse_setting(bytes).map(|(root, setting, piece)| key::setting_piece(root, setting, piece)).ok(),
         key::parse_document(bytes).map(|(ino, document)| key::document(ino, document)).ok(),
+        key::parse_mount_lease(bytes).map(|(root, number)| key::mount_lease(root, number)).ok(),
         key::parse_version(bytes).map(|(root, name, sequence)| key::version(root, &name, sequence)).ok(),
     ];
     for made in made.into_iter().flatten() {
@@ -220,6 +221,7 @@ pub fn row_value(bytes: &[u8]) {
         }
         14 => round(value, Fingerprints::decode, Fingerprints::encode),
         17 => round(value, CopiesRecord::decode, CopiesRecord::encode),
+        18 => round(value, MountLeaseRecord::decode, MountLeaseRecord::encode),
         16 => round(value, BackRow::decode, |back| BackRow::encode(&back.run(SegmentId(9), 64), back.row.as_deref())),
         15 => {
             if let Ok(row) = decode_location(value) {
@@ -237,6 +239,10 @@ fn sample_file(data: Data) -> FileEntry {
     let headers = [("content-type", "text/plain"), ("x-amz-meta-a", "ü")];
     let headers: Headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     FileEntry::new(Ino(300), 5, ETag { digest: [7; 16], parts: 2 }, Timestamp(1_700_000_000_000_000_000), data, headers)
+}
+
+fn sample_mount_lease(since: Timestamp) -> MountLeaseRecord {
+    MountLeaseRecord { holder: Ino(9), directory: Ino(300), shared: false, since, place: "cats/2026/".to_owned() }
 }
 
 fn sample_event(at: Timestamp) -> Event {
@@ -314,6 +320,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "copies",
             value(17, &CopiesRecord { copies: 3, write: 2, detached: vec![StoreNumber(4)] }.encode()),
         ),
+        ("row_value", "mount_lease", value(18, &sample_mount_lease(modified).encode())),
         ("row_value", "back", value(16, &BackRow::encode(&run, Some(&key::entry(Ino(3), b"name"))))),
         ("row_value", "location", value(15, &encode_location(&key::inode(Ino(3))))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
@@ -335,6 +342,7 @@ fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "back", key::back(SegmentId(9), 64, Ino(3))),
         ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
+        ("row_key", "mount_lease", key::mount_lease(Ino(3), Ino(700))),
         ("row_key", "event", key::event("orders", key::event_number(515, 77))),
         ("row_key", "fingerprint", key::fingerprint(KeyFile::Root)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),

@@ -77,7 +77,7 @@ pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
-pub use sessions::Lease;
+pub use sessions::{Lease, MountHolder};
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
 pub use stores::{
     KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, rename_stores,

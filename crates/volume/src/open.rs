@@ -32,7 +32,7 @@ use crate::known::Known;
 use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::rests::{Counted, Punched, Room, Walks};
-use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
+use crate::session_state::{MountLease, STILL_BEATS_MAX, SessionName, Sessions};
 use crate::stores::{Absences, Alone, Copies, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
@@ -386,12 +386,16 @@ impl Volume {
         draft.commit_later(&*self.engine, Box::new(told)).await
     }
 
-    /// Commits a change that came from the mount, whose kernel knows of it.
-    pub(crate) fn commit_from_mount(&self, mut draft: Draft) -> Result<Committed, Refused> {
+    /// Commits a change that came from a mount, whose kernel knows of it, while the mount holds its lease.
+    pub(crate) fn commit_from_mount(&self, lease: &MountLease, mut draft: Draft) -> Result<Committed, Refused> {
+        lease.assert_in(&mut draft)?;
         let segments = self.complete(&mut draft)?;
         let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);
         effects.settle((&done).into());
+        if matches!(done, Err(Refused::Error(Error::LeaseLost))) {
+            lease.lost();
+        }
         done
     }
 

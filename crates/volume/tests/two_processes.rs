@@ -271,6 +271,10 @@ impl Run<'_> {
         if volume.beat().is_err() {
             volume.open_session().unwrap();
         }
+        assert!(
+            !self.mounts[who].is_taken_over(),
+            "nobody took its mount meanwhile, so it has its lease in the new session"
+        );
     }
 
     fn compare(&self) {
@@ -310,6 +314,11 @@ impl Run<'_> {
     }
 }
 
+/// Both write; each batch of theirs asserts a lease of its own, which goes with the mount.
+fn shared() -> MountOptions {
+    MountOptions { claim: Claim::Shared, ..MountOptions::default() }
+}
+
 fn run(engines: &[Arc<dyn Engine>; 2], stores: &Stores, seed: u64, evidence: &mut Evidence) {
     let random = SimRandom::new(seed);
     let options = Options {
@@ -321,8 +330,7 @@ fn run(engines: &[Arc<dyn Engine>; 2], stores: &Stores, seed: u64, evidence: &mu
     let volumes = two_stores::in_sessions_over(engines, stores, &options);
     wait(volumes[0].create_bucket("b")).unwrap();
     wait(volumes[0].set_bucket_setting("b", Setting::Notification, b"rules")).unwrap();
-    let mounts =
-        volumes.each_ref().map(|volume| Mount::open(Arc::clone(volume), "b", "", MountOptions::default()).unwrap());
+    let mounts = volumes.each_ref().map(|volume| Mount::open(Arc::clone(volume), "b", "", shared()).unwrap());
     let (model, told, readers) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     let (objects_max, unsent) = (None, Vec::new());
     let mut run = Run { random: &random, volumes, mounts, model, objects_max, unsent, told, readers, evidence };

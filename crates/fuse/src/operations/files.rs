@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_volume::posix::{self, OpenFlags};
+use margay_volume::posix::{self, Kept, OpenFlags};
 use rustix::fs::OFlags;
 
 use super::{answer, name};
 use crate::door::{Door, OpenFile};
-use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side, WriteFlags};
+use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Opened, Side, WriteFlags};
 
 /// A close waits for the disk when more bytes than this were written since the last one: up to this size, data travels
 /// in the log.
@@ -51,9 +51,14 @@ impl Door {
         Ok((self.shown(made), self.opened(handle)))
     }
 
-    pub(super) fn do_open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64> {
+    pub(super) fn do_open(&self, caller: Caller, node: Node, flags: i32) -> Answer<Opened> {
         let handle = answer(self.mount.open_file(self.ino(node), self.open_flags(caller, flags)))?;
-        Ok(self.opened(handle))
+        let kept = self.mount.kept_at_open(&handle);
+        if kept != Kept::All {
+            // Pages are dropped by the answer.
+            self.forget_attributes(node);
+        }
+        Ok(Opened { handle: self.opened(handle), keeps_pages: kept != Kept::Nothing })
     }
 
     pub(super) fn do_write(

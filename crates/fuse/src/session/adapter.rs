@@ -2,7 +2,8 @@
 //!
 //! Why:        every call is timed here, once for all operations.
 //! Invariants: A1 every request is answered exactly once.
-//!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested.
+//!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested, unless all locks are
+//!                refused.
 //! Not here:   any decision; on which thread a call runs (work).
 
 use std::ffi::OsStr;
@@ -11,60 +12,27 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, TimeOrNow, WriteFlags,
 };
 
+use super::convert;
 use super::reply::{
-    at, attributes, caller, created, data, empty, entry, keep_time, new, opened, statistics, written, xattr,
+    at, attributes, caller, created, data, empty, entry, keep_time, new, opened, opened_file, statistics, written,
+    xattr,
 };
 use super::work::Adapter;
-use super::{BACKGROUND_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, convert};
 use crate::metrics::Request;
 use crate::protocol::{AttributeChange, Errno, Operations, Side};
 
-/// Capabilities that are requested if the kernel has them. Not FUSE_ASYNC_DIO: after an asynchronous direct write the
-/// kernel keeps the pages that were cached before it, and every later read returns them.
-const WANTED: [InitFlags; 13] = [
-    InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_BIG_WRITES,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_MAX_PAGES,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    InitFlags::FUSE_HAS_IOCTL_DIR,
-    // A file is found by its name: a file handle could not be opened once the kernel has forgotten the inode.
-    InitFlags::FUSE_NO_EXPORT_SUPPORT,
-];
+/// F_UNLCK, the kind of a request that ends a lock.
+const UNLOCK: i32 = 2;
 
 impl<O: Operations> Filesystem for Adapter<O> {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for wanted in WANTED {
-            // An older kernel falls back for capabilities that it lacks.
-            let _ = config.add_capabilities(wanted);
-        }
-        if self.writeback {
-            let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
-        }
-        // With this capability the kernel leaves clearing set-id bits to the server and shows the old mode meanwhile,
-        // so a program that was just overwritten could run with them. Without it the kernel clears them before the
-        // first byte changes, but asks for file capabilities on each write: so only mounts that honour these bits go
-        // without.
-        if !self.suid {
-            let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
-        }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        if let Err(most) = config.set_max_readahead(READ_AHEAD_BYTES) {
-            let _ = config.set_max_readahead(most);
-        }
-        let _ = config.set_max_background(BACKGROUND_MAX);
+        self.choice.request(config);
         Ok(())
     }
 
@@ -234,7 +202,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
     fn open(&self, request: &fuser::Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let caller = caller(request);
         let open = move |operations: &O| operations.open(caller, node.0, flags.0);
-        self.serve(move |work| opened(reply, FopenFlags::FOPEN_KEEP_CACHE, work.measured(Request::Open, open)));
+        self.serve(move |work| opened_file(reply, work.measured(Request::Open, open)));
     }
 
     fn read(
@@ -414,6 +382,39 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let name = name.as_bytes().to_vec();
         let remove = move |operations: &O| operations.remove_xattr(node.0, &name);
         self.serve(move |work| empty(reply, work.measured(Request::RemoveXattr, remove)));
+    }
+
+    fn getlk(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(convert::errno(Errno::NOLCK));
+    }
+
+    fn setlk(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        kind: i32,
+        _: u32,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        // Asked only where locks are refused (A2). Nobody has one, so each can be given up.
+        let is_end = kind == UNLOCK;
+        empty(reply, if is_end { Ok(()) } else { Err(Errno::NOLCK) });
     }
 
     fn access(&self, _: &fuser::Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

@@ -12,7 +12,7 @@ use fuser::{
 };
 
 use super::convert;
-use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode, Statistics};
+use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode, Opened, Statistics};
 
 /// Longest name that `statfs` reports, in bytes.
 const NAME_BYTES_MAX: u32 = 255;
@@ -87,6 +87,12 @@ pub(super) fn xattr(reply: ReplyXattr, size: u32, answer: Answer<impl AsRef<[u8]
         },
         Err(error) => reply.error(convert::errno(error)),
     }
+}
+
+pub(super) fn opened_file(reply: ReplyOpen, answer: Answer<Opened>) {
+    let keeps = answer.is_ok_and(|opened| opened.keeps_pages);
+    let flags = if keeps { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+    opened(reply, flags, answer.map(|opened| opened.handle));
 }
 
 pub(super) fn opened(reply: ReplyOpen, flags: FopenFlags, answer: Answer<u64>) {

@@ -15,6 +15,7 @@ use fuser::INodeNo;
 use margay_env::{Clock, Env};
 
 use super::SessionOptions;
+use super::capabilities::Choice;
 use crate::absent::AbsentNames;
 use crate::metrics::{Metrics, Request};
 use crate::protocol::{Answer, Operations};
@@ -27,8 +28,7 @@ const SPARE: usize = 4;
 pub(super) struct Adapter<O> {
     pub(super) work: Arc<Work<O>>,
     pub(super) waiters: Waiters,
-    pub(super) writeback: bool,
-    pub(super) suid: bool,
+    pub(super) choice: Choice,
 }
 
 /// State that work on other threads needs too.
@@ -113,7 +113,7 @@ impl<O: Operations> Adapter<O> {
         let (clock, waiting_bytes, seats) = (Arc::clone(&env.clock), AtomicU64::default(), Seats::new(options));
         let work = Work { operations, waiting_bytes, seats, absent, metrics, clock };
         let waiters = Waiters::new(if options.waits { FAR_THREADS_MAX } else { THREADS_MAX });
-        Adapter { work: Arc::new(work), waiters, writeback: options.writeback, suid: options.suid }
+        Adapter { work: Arc::new(work), waiters, choice: Choice::new(options) }
     }
 
     /// Runs a request and its answer here, or on a thread that may wait (W1).

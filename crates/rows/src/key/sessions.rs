@@ -1,4 +1,5 @@
-//! Keys of sessions and leases: table byte, `s` and a number, or `l` and a name.
+//! Keys of sessions and leases: table byte, `s` and a number, or `l` and a name; of mounts `m` and the number of the bucket's
+//! root, then nothing (the row that orders their takings) or the number of the lease.
 
 use super::{Range, SESSION, range, table};
 use crate::ino::Ino;
@@ -22,4 +23,28 @@ pub fn parse_session(key: &[u8]) -> Result<Ino, Damaged> {
 /// The lease of a job by its name.
 pub fn lease(name: &str) -> Vec<u8> {
     table(SESSION, &[b"l", name.as_bytes()])
+}
+
+/// Orders the takings of mounts of a bucket, by the number of its root; sorts before its leases.
+pub fn mount_takings(root: Ino) -> Vec<u8> {
+    table(SESSION, &[b"m", &root.0.to_be_bytes()])
+}
+
+/// The lease of one mount that writes to a bucket.
+pub fn mount_lease(root: Ino, number: Ino) -> Vec<u8> {
+    table(SESSION, &[b"m", &root.0.to_be_bytes(), &number.0.to_be_bytes()])
+}
+
+/// The leases of all mounts of a bucket.
+pub fn mount_leases(root: Ino) -> Range {
+    (mount_lease(root, Ino(0)), range(mount_takings(root)).1)
+}
+
+/// The root of the bucket and the number of a lease.
+pub fn parse_mount_lease(key: &[u8]) -> Result<(Ino, Ino), Damaged> {
+    let rest = key.get(1..).and_then(|rest| rest.strip_prefix(b"m"));
+    let numbers = rest.and_then(|rest| rest.split_first_chunk::<8>());
+    let parsed = numbers.and_then(|(root, number)| Some((root, number.try_into().ok()?)));
+    let (root, number) = parsed.ok_or(Damaged("the key of a mount's lease is none"))?;
+    Ok((Ino(u64::from_be_bytes(*root)), Ino(u64::from_be_bytes(number))))
 }

@@ -34,7 +34,7 @@ pub use fingerprint::{Fingerprints, KeyFile};
 pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
 pub use segment::{SegmentRecord, SegmentState, StoreRecord};
-pub use session::{LeaseRecord, SessionRecord};
+pub use session::{LeaseRecord, MountLeaseRecord, SessionRecord};
 pub use upstream::{UpstreamDirty, UpstreamKept, UpstreamLeftover, UpstreamObject, UpstreamUpload};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

@@ -1,9 +1,12 @@
 //! Records of sessions and leases.
 //!
 //! Layout:     session: 2, varint beat, varint oldest cursor, text host, varint process id, text program, text address; lease:
-//!             1, varint number of its session (0: none), varint epoch
+//!             1, varint number of its session (0: none), varint epoch; lease of a mount: 1, varint number of its session,
+//!             varint number of the directory, byte flags (1: shared), time, text place
 //! Invariants: G1 the beat of a session and the epoch of a lease grow with each put.
 //! Not here:   when a session is declared dead (volume).
+
+use margay_env::Timestamp;
 
 use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
@@ -32,6 +35,21 @@ pub struct LeaseRecord {
     pub holder: Ino,
     /// Incremented each time the lease is taken.
     pub epoch: u64,
+}
+
+/// A mount that writes to a directory of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountLeaseRecord {
+    /// The session of its process.
+    pub holder: Ino,
+    /// The root of the mount.
+    pub directory: Ino,
+    /// Others may write there too.
+    pub shared: bool,
+    /// When it was mounted, by the clock of its machine; for people.
+    pub since: Timestamp,
+    /// The bucket, and the directory with its `/`, as of the mounting; for people.
+    pub place: String,
 }
 
 fn cut(text: &str) -> &str {
@@ -81,6 +99,34 @@ impl LeaseRecord {
     }
 }
 
+impl MountLeaseRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(32 + self.place.len());
+        writer.byte(LAYOUT);
+        writer.varint(self.holder.0);
+        writer.varint(self.directory.0);
+        writer.byte(self.shared.into());
+        writer.time(self.since);
+        writer.bytes(self.place.as_bytes());
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<MountLeaseRecord, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let (holder, directory) = (Ino(reader.varint()?), Ino(reader.varint()?));
+        let shared = match reader.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Damaged("unknown flags of a mount's lease")),
+        };
+        let record =
+            MountLeaseRecord { holder, directory, shared, since: reader.time()?, place: reader.text()?.to_owned() };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +140,9 @@ mod tests {
         assert_eq!(SessionRecord::decode(&long.encode()).map(|found| found.host.len()), Ok(254));
         let lease = LeaseRecord { holder: Ino(1 << 40), epoch: 3 };
         assert_eq!(LeaseRecord::decode(&lease.encode()), Ok(lease));
+        let place = "photos/2026/".to_owned();
+        let mount = MountLeaseRecord { holder: Ino(9), directory: Ino(7), shared: true, since: Timestamp(-5), place };
+        assert_eq!(MountLeaseRecord::decode(&mount.encode()), Ok(mount));
         assert!(LeaseRecord::decode(&[1, 0]).is_err() && SessionRecord::decode(&[2]).is_err());
     }
 }

@@ -78,6 +78,14 @@ impl Draft {
         self.batch.preconditions.insert(0, Precondition::Version { key: plain(key), version });
     }
 
+    /// As `assert_lease`, of a lease whose row, once removed, never comes back.
+    pub(crate) fn assert_lease_exists(&mut self, key: Vec<u8>) {
+        assert!(!self.asserted.lease, "a batch is under one lease");
+        assert!(self.asserted.session.is_none(), "a session is asserted last");
+        self.asserted.lease = true;
+        self.batch.preconditions.insert(0, Precondition::Exists { key: plain(key) });
+    }
+
     pub(crate) fn assert_exists(&mut self, key: Vec<u8>) {
         self.batch.preconditions.push(Precondition::Exists { key: plain(key) });
     }

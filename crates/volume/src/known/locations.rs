@@ -33,6 +33,8 @@ pub(super) struct Node {
     pub(super) location: Location,
     pub(super) lookups: u64,
     pub(super) age: Age,
+    /// Identifies the content of which the kernel may have pages; 0: not known.
+    content: u64,
 }
 
 pub(super) type Shard = HashMap<Ino, Node>;
@@ -79,7 +81,7 @@ impl Locations {
             return;
         }
         let location = Location { parent, sort_name: sort_name.into() };
-        shard.insert(ino, Node { location, lookups: 1, age: Age::Used });
+        shard.insert(ino, Node { location, lookups: 1, age: Age::Used, content: 0 });
         let before = self.count.fetch_add(1, Ordering::SeqCst);
         drop(shard);
         // Sequentially consistent with `wait_above`, so that one of the two sees the other's store.
@@ -131,6 +133,20 @@ impl Locations {
             node.age = Age::Used;
             node.location.clone()
         })
+    }
+
+    /// The kernel may have pages of this content from now on; gives what it was before (0: not known).
+    pub(crate) fn content_is(&self, ino: Ino, content: u64) -> u64 {
+        self.shard(ino).get_mut(&ino).map_or(0, |node| std::mem::replace(&mut node.content, content))
+    }
+
+    /// A kernel that had pages of the one content has those of the other: it wrote them.
+    pub(super) fn content_went(&self, ino: Ino, from: u64, to: u64) {
+        if let Some(node) = self.shard(ino).get_mut(&ino)
+            && node.content == from
+        {
+            node.content = to;
+        }
     }
 
     pub(crate) fn contains(&self, ino: Ino) -> bool {

@@ -120,6 +120,11 @@ impl Known {
         locations.clear();
     }
 
+    /// See [`Locations::content_went`].
+    pub(crate) fn content_went(&self, ino: Ino, from: u64, to: u64) {
+        self.mounts.read().iter().for_each(|locations| locations.content_went(ino, from, to));
+    }
+
     /// The file was opened; its turn is held, or nobody else can know it yet.
     pub(crate) fn opened(&self, ino: Ino, parent: Ino, sort_name: &str) {
         self.open.remember(ino, parent, sort_name);

@@ -19,9 +19,11 @@ use std::time::Duration;
 use margay_meta::{Cursor, RowVersion};
 use margay_rows::Ino;
 use margay_rows::record::{FileEntry, Version};
+use margay_rows::values::ETag;
 use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::session_state::MountLease;
 use pieces::Pieces;
 
 const SHARDS: usize = 64;
@@ -37,6 +39,12 @@ pub(crate) struct Base {
     pub(crate) in_rows: bool,
     /// The row itself, if it is the entry of the file's only name: its key, and the file without its data.
     pub(crate) row: Option<(Vec<u8>, FileEntry)>,
+}
+
+/// A number for one content of a file; never 0.
+pub(crate) fn content_number(etag: &ETag) -> u64 {
+    let (first, _) = etag.digest.split_first_chunk::<8>().expect("a digest has 16 bytes");
+    u64::from_be_bytes(*first).max(1)
 }
 
 /// A file as in its row, without its data.
@@ -159,6 +167,8 @@ pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     /// The root directory of its bucket.
     pub(crate) root: Ino,
+    /// Of the mount that opened it first.
+    pub(crate) lease: Arc<MountLease>,
     /// Somebody opened it for writing.
     pub(crate) written: AtomicBool,
     pub(crate) state: RwLock<State>,

@@ -10,6 +10,7 @@ use margay_env::Timestamp;
 use margay_rows::Ino;
 
 use crate::api::Error;
+use crate::sessions::MountHolder;
 
 /// Longest name that POSIX may make, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -21,6 +22,21 @@ pub const LINKS_MAX: u32 = 65_000;
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value of an extended attribute, in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a kernel keeps names and attributes of a volume that other processes change too. It is told of changes within a second;
+/// this is the limit where that fails.
+pub const NAMES_KEPT: Duration = Duration::from_secs(5);
+
+/// What a kernel may keep of a file that it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Its pages and attributes.
+    All,
+    /// It has no pages; its attributes may be old.
+    Pages,
+    /// Pages and attributes may be old.
+    Nothing,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -195,8 +211,22 @@ pub struct MountOptions {
     /// Written data is stored unencrypted even if it replaces an encrypted object or the bucket encrypts by default.
     /// Without this, such files cannot be opened for writing.
     pub plain: bool,
+    /// Whether others may write there at the same time; of a read-only mount it does not matter.
+    pub claim: Claim,
     /// `fsync` waits for it too. A mount with one has no hard links: an object has one key.
     pub upstream: Option<Arc<dyn UpstreamSync>>,
+}
+
+/// What a mount that writes claims of its directory, where processes share the volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claim {
+    /// Nothing: for a volume that only one process mounts.
+    #[default]
+    Nothing,
+    /// No other process mounts it, or what is below or above it, to write.
+    Alone,
+    /// Others may, if they share it too. The last one that publishes a file wins.
+    Shared,
 }
 
 /// A store that gets what the volume has.
@@ -267,6 +297,8 @@ pub enum PosixError {
     Unsupported,
     #[error("the handle is not open for this")]
     BadHandle,
+    #[error("it is mounted read-write by another server ({})", .0.host)]
+    MountedElsewhere(Box<MountHolder>),
     #[error(transparent)]
     Failed(#[from] Error),
 }

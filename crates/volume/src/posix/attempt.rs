@@ -126,7 +126,7 @@ impl Mount {
 
     /// Commits a change that the kernel already knows of.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Committed, Attempt> {
-        Ok(self.volume.commit_from_mount(draft)?)
+        Ok(self.volume.commit_from_mount(&self.lease, draft)?)
     }
 }
 
@@ -141,6 +141,7 @@ fn is_fault(error: &PosixError) -> bool {
                 | Error::Io(_)
                 | Error::Busy
                 | Error::Fenced
+                | Error::LeaseLost
                 | Error::Unavailable(_)
                 | Error::StoreUnavailable(_)
                 | Error::OutcomeUnknown

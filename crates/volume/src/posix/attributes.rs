@@ -108,7 +108,7 @@ impl Mount {
                 let again = || self.locate_file(ino);
                 self.seen_since(closes, stored_attributes(&located.file), again)
             }
-            (Some(located), opened) => Ok(as_seen(stored_attributes(&located.file), opened)),
+            (Some(located), opened) => Ok(self.as_seen_now(stored_attributes(&located.file), opened)),
             (None, Some(opened)) => {
                 Ok(Attributes { links: 0, stored: opened.stored, ..stored_attributes(&opened.file) })
             }
@@ -153,10 +153,24 @@ impl Mount {
     ) -> Result<Attributes, PosixError> {
         let opened = self.opened(stored.ino);
         if opened.is_some() || self.volume.open_files.closes() == closes {
-            return Ok(as_seen(stored, opened));
+            return Ok(self.as_seen_now(stored, opened));
         }
         let now = again()?.filter(|now| now.file.ino == stored.ino);
         Ok(now.map_or(stored, |now| stored_attributes(&now.file)))
+    }
+
+    /// As `as_seen`; where other processes publish too, an open file without changes of its own adopts a newer row first, so
+    /// that size and bytes are of one version.
+    fn as_seen_now(&self, stored: Attributes, opened: Option<Opened>) -> Attributes {
+        let is_other = |opened: &Opened| !opened.differs && opened.file.changed != stored.changed;
+        if self.volume.engine.is_shared() && opened.as_ref().is_some_and(is_other) {
+            self.volume.refresh_opened(stored.ino);
+            return match self.opened(stored.ino) {
+                Some(now) => Attributes { links: stored.links, stored: now.stored, ..stored_attributes(&now.file) },
+                None => stored,
+            };
+        }
+        as_seen(stored, opened)
     }
 
     pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {

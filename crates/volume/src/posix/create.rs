@@ -12,6 +12,7 @@ use margay_rows::record::{Data, FileEntry};
 
 use crate::api::Headers;
 use crate::draft::Draft;
+use crate::open_files::content_number;
 use crate::posix::Handle;
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, OpenFlags, PosixError};
 use crate::posix::attempt::Attempt;
@@ -115,6 +116,7 @@ impl Mount {
             let _turn = self.volume.known.turn(file.ino);
             let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
+            self.known.content_is(file.ino, content_number(&file.etag));
             let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, &done, flags));
             Ok((Made::New(Box::new(file), handle), Some(done)))
         })

@@ -19,10 +19,11 @@ use crate::api::Error;
 use crate::entry::{Located, needed_lock};
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
-use crate::open_files::{Base, OpenFile, State, without_data};
-use crate::posix::api::{FileKind, OpenFlags, PosixError};
+use crate::open_files::{Base, OpenFile, State, content_number, without_data};
+use crate::posix::api::{FileKind, Kept, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
+use crate::session_state::MountLease;
 
 /// Attempts to open a file that is moved or replaced meanwhile.
 const TRIES_MAX: usize = 64;
@@ -72,9 +73,9 @@ impl Mount {
         let file = {
             let _turn = self.volume.known.turn(ino);
             match self.volume.open_files.enter(ino) {
-                Some(file) => file,
+                Some(file) => self.opened_again(file)?,
                 None => {
-                    let file = self.volume.open_first(ino, self.bucket_root)?;
+                    let file = self.volume.open_first(ino, self.bucket_root, &self.lease)?;
                     if flags.read && !flags.truncate {
                         self.volume.begin_read(&file);
                     }
@@ -91,6 +92,30 @@ impl Mount {
             self.volume.resize(&handle.file, 0, flags.kill_privileges)?;
         }
         Ok(handle)
+    }
+
+    /// What the kernel may keep, now that it has opened the file (C2).
+    pub fn kept_at_open(&self, handle: &Handle) -> Kept {
+        if !self.volume.engine.is_shared() {
+            return Kept::All;
+        }
+        let now = content_number(&handle.file.state.read().file.etag);
+        match self.known.content_is(handle.file.ino, now) {
+            0 => Kept::Pages,
+            before if before == now => Kept::All,
+            _ => Kept::Nothing,
+        }
+    }
+
+    /// One more handle of a file that is open already; its turn is held.
+    fn opened_again(&self, file: Arc<OpenFile>) -> Result<Arc<OpenFile>, PosixError> {
+        match self.volume.refresh(&file) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                self.volume.open_files.leave(file.ino);
+                Err(error)
+            }
+        }
     }
 
     fn handle(&self, file: Arc<OpenFile>, flags: OpenFlags) -> Handle {
@@ -111,8 +136,13 @@ impl Mount {
         state.base.row = Some((key::entry(parent, sort_name.as_bytes()), without_data(file)));
         state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.opened(file.ino, parent, sort_name);
-        let file =
-            Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, written: true.into(), state: state.into() });
+        let file = Arc::new(OpenFile {
+            ino: file.ino,
+            root: self.bucket_root,
+            lease: Arc::clone(&self.lease),
+            written: true.into(),
+            state: state.into(),
+        });
         self.volume.open_files.insert(Arc::clone(&file));
         self.volume.note_open(file.ino, parent, sort_name, done.cursor);
         self.handle(file, flags)
@@ -126,7 +156,7 @@ impl Mount {
 
 impl Volume {
     /// Opens a file that is not open; its turn is held.
-    fn open_first(&self, ino: Ino, root: Ino) -> Result<Arc<OpenFile>, PosixError> {
+    fn open_first(&self, ino: Ino, root: Ino, lease: &Arc<MountLease>) -> Result<Arc<OpenFile>, PosixError> {
         for _ in 0..TRIES_MAX {
             let Some(located) = self.locate_file(ino)? else { return Err(PosixError::Stale) };
             if FileKind::of(located.file.mode) != FileKind::Regular {
@@ -136,7 +166,8 @@ impl Volume {
             let Some(location) = self.known.location(ino) else { return Err(PosixError::Stale) };
             self.known.opened(ino, location.parent, &location.sort_name);
             self.open_files.memory_changed(0, state.pieces.memory());
-            let file = Arc::new(OpenFile { ino, root, written: false.into(), state: state.into() });
+            let lease = Arc::clone(lease);
+            let file = Arc::new(OpenFile { ino, root, lease, written: false.into(), state: state.into() });
             self.open_files.insert(Arc::clone(&file));
             self.note_open(ino, location.parent, &location.sort_name, located.observed);
             return Ok(file);

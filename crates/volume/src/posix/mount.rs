@@ -15,9 +15,11 @@ use crate::api::Error;
 use crate::draft::Seen;
 use crate::known::Locations;
 use crate::open::Volume;
-use crate::posix::api::{MountOptions, PosixError};
+use crate::posix::api::{Claim, MountOptions, NAMES_KEPT, PosixError};
 use crate::posix::directories::Directories;
 use crate::posix::removed::RemovedDirectories;
+use crate::session_state::MountLease;
+use crate::sessions::MountWish;
 use crate::watch::Watcher;
 
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Mount {
     pub(crate) known: Arc<Locations>,
     pub(crate) removed: RemovedDirectories,
     pub(crate) options: MountOptions,
+    /// Asserted by each batch of the mount.
+    pub(crate) lease: Arc<MountLease>,
     /// It was logged that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
 }
@@ -52,13 +56,35 @@ impl Mount {
             return Err(PosixError::NotFound);
         }
         let root = walk.path.directory();
+        let wish = MountWish {
+            root: walk.path.bucket.root,
+            directory: root,
+            shared: options.claim == Claim::Shared,
+            place: &format!("{bucket}/{prefix}"),
+        };
+        let lease = match options.claim {
+            Claim::Alone | Claim::Shared if !options.read_only => {
+                volume.take_mount_lease(wish)?.map_err(|holder| PosixError::MountedElsewhere(Box::new(holder)))?
+            }
+            Claim::Nothing | Claim::Alone | Claim::Shared => MountLease::nothing(),
+        };
         let known = volume.known.begin();
         known.remember(root, Ino(0), "");
         let (bucket, bucket_root) = (bucket.to_owned(), walk.path.bucket.root);
         let (directories, removed) = (Directories::default(), RemovedDirectories::default());
         let told_of_encryption = AtomicBool::default();
-        let mount =
-            Mount { volume, bucket, root, bucket_root, directories, known, removed, options, told_of_encryption };
+        let mount = Mount {
+            volume,
+            bucket,
+            root,
+            bucket_root,
+            directories,
+            known,
+            removed,
+            options,
+            lease,
+            told_of_encryption,
+        };
         Ok(Arc::new(mount))
     }
 
@@ -90,6 +116,17 @@ impl Mount {
         Err(PosixError::NotPermitted)
     }
 
+    /// Whether another process has taken this mount over: it writes nothing more.
+    pub fn is_taken_over(&self) -> bool {
+        self.lease.check().is_err()
+    }
+
+    /// Others may mount it to write from now on, and this one writes nothing more; for the end of the mount, when everything is
+    /// published. Blocks this thread.
+    pub fn give_up(&self) -> Result<(), PosixError> {
+        Ok(self.volume.give_mount_lease_back(&self.lease)?)
+    }
+
     /// Starts to follow changes of other doors.
     pub fn watch(&self) -> Watcher {
         self.volume.watchers.watch()
@@ -107,21 +144,32 @@ impl Mount {
 
     /// How long a kernel may keep that a name is not in a directory; `None`: until it is told of changes.
     pub fn keeps_absences_for(&self, directory: Ino) -> Option<Duration> {
-        self.options.upstream.as_ref().map(|upstream| upstream.absent_for(directory))
+        let upstream = self.options.upstream.as_ref().map(|upstream| upstream.absent_for(directory));
+        upstream.or_else(|| self.keeps_for())
     }
 
     /// How long a kernel may keep names in a directory, and attributes of what they name; `None`: until it is told of changes.
     pub fn keeps_names_for(&self, directory: Ino) -> Option<Duration> {
-        self.options.upstream.as_ref().map(|upstream| upstream.fresh_for(directory))
+        let upstream = self.options.upstream.as_ref().map(|upstream| upstream.fresh_for(directory));
+        upstream.or_else(|| self.keeps_for())
     }
 
     /// As `keeps_names_for`, of the attributes of a file or directory: they are as old as those of the names beside it.
     pub fn keeps_attributes_for(&self, ino: Ino) -> Option<Duration> {
-        let upstream = self.options.upstream.as_ref()?;
+        let Some(upstream) = self.options.upstream.as_ref() else { return self.keeps_for() };
         let location = self.known.location(ino);
         // Above the root is nothing.
         let directory = location.map(|location| if location.parent == Ino(0) { ino } else { location.parent });
         Some(directory.map_or(Duration::ZERO, |directory| upstream.fresh_for(directory)))
+    }
+
+    /// Whether other processes mount and change the same volume.
+    pub fn is_of_several(&self) -> bool {
+        self.volume.engine.is_shared()
+    }
+
+    fn keeps_for(&self) -> Option<Duration> {
+        self.is_of_several().then_some(NAMES_KEPT)
     }
 
     /// The kernel drops this many lookups of a number.

@@ -25,7 +25,7 @@ use crate::draft::{Draft, Owning, Seen};
 use crate::entry::Located;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::open_files::{Base, OpenFile, State};
+use crate::open_files::{Base, OpenFile, State, content_number};
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
@@ -192,9 +192,13 @@ impl Volume {
         let in_rows = new.data == Data::Rows;
         let write = place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
         plan.attach(&mut draft, (file.ino, row), &write);
-        let done = self.commit_from_mount(draft)?;
+        let done = self.commit_from_mount(&file.lease, draft)?;
         if next.kept.is_some() {
             state.own_version = Some(next.version);
+        }
+        if self.engine.is_shared() {
+            // The kernel that wrote it has its pages.
+            self.known.content_went(file.ino, content_number(&located.file.etag), content_number(&new.etag));
         }
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
         (state.data_pending, state.attributes_pending, state.dirty_since) = (false, false, None);
@@ -228,7 +232,7 @@ impl Volume {
         let mut new = self.next_version(state, located, &mut draft)?;
         (new.size, new.data) = (located.file.size, located.file.data.clone());
         place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
-        let done = self.commit_from_mount(draft)?;
+        let done = self.commit_from_mount(&file.lease, draft)?;
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
         (state.attributes_pending, state.dirty_since, state.base.version) = (false, None, Some(done.version));
         state.base.row = None;
@@ -236,7 +240,7 @@ impl Volume {
     }
 
     /// Others have changed the row: adopts what was not changed here.
-    fn rebase(&self, state: &mut State, located: &Located) -> Result<(), Refused> {
+    pub(crate) fn rebase(&self, state: &mut State, located: &Located) -> Result<(), Refused> {
         let now = self.load(located)?.ok_or(Refused::Conflict)?;
         let old: std::collections::HashMap<u64, Extent> = state.base.extents.iter().copied().collect();
         let mut moved: std::collections::HashMap<(SegmentId, u64), Run> = std::collections::HashMap::new();

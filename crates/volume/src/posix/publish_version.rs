@@ -109,7 +109,7 @@ impl Volume {
             let mut new = located.file.clone();
             self.draft_locks(&mut draft, &bucket, &mut new)?;
             place::put_file(&mut draft, located.row_key.clone(), new)?;
-            let done: Result<_, Refused> = self.commit_from_mount(draft).map(|_| ());
+            let done: Result<_, Refused> = self.commit_from_mount(&file.lease, draft).map(|_| ());
             done.inspect_err(|_| self.bucket_facts.forget(file.root))
         })
     }

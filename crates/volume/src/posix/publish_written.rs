@@ -19,6 +19,10 @@ impl Mount {
         let mut done = Ok(());
         for file in self.volume.open_files.all() {
             let since = file.state.read().dirty_since;
+            // It was said once that the mount was taken over.
+            if !all && file.lease.check().is_err() {
+                continue;
+            }
             if since.is_some_and(|since| all || now.saturating_sub(since) >= PUBLISH_AFTER)
                 && let Err(error) = self.volume.publish(&file)
             {

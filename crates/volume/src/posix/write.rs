@@ -58,6 +58,8 @@ impl Mount {
             taken();
             return Ok(());
         }
+        // Refused at once where it is known that nothing of it can be published.
+        handle.file.lease.check()?;
         let mut state = handle.file.state.write();
         self.volume.make_local(&handle.file, &mut state)?;
         let offset = if handle.flags.append && !flags.page { state.pieces.end() } else { offset };

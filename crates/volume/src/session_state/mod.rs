@@ -9,6 +9,7 @@
 //! Not here:   leases and the volume's own calls (sessions), readers (stores).
 
 mod beat;
+mod mount_lease;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -21,6 +22,7 @@ use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 pub use self::beat::{Beat, STILL_BEATS_MAX};
+pub(crate) use self::mount_lease::{MountLease, MountLeases};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::stores::Processes;
@@ -61,6 +63,8 @@ pub(crate) struct Sessions {
     /// Sessions that are known to be gone (F2).
     dead: Mutex<HashSet<u64>>,
     fenced: AtomicBool,
+    /// The leases of the mounts of this process.
+    pub(crate) mounts: MountLeases,
 }
 
 impl Sessions {
@@ -72,6 +76,7 @@ impl Sessions {
             neighbours: Mutex::default(),
             dead: Mutex::default(),
             fenced: AtomicBool::new(false),
+            mounts: MountLeases::default(),
         }
     }
 

@@ -11,6 +11,9 @@
 //! Not here:   beats and the state in memory (session_state), the caller of `beat` and its period (the jobs).
 
 mod lease;
+mod mount_lease;
 mod own;
 
 pub use self::lease::Lease;
+pub use self::mount_lease::MountHolder;
+pub(crate) use self::mount_lease::MountWish;

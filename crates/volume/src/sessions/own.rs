@@ -25,6 +25,7 @@ impl Volume {
         self.sessions.open(number, self.advance_readers(), draft)?;
         // What was read before is read again, so that its pins count from a moment of this session (K2).
         self.advance_readers();
+        self.keep_mounts();
         Ok(())
     }
 
@@ -54,7 +55,16 @@ impl Volume {
         if !self.engine.is_shared() {
             return Ok(Beat::default());
         }
-        self.sessions.beat(&|| self.advance_readers())
+        let beat = self.sessions.beat(&|| self.advance_readers())?;
+        self.keep_mounts();
+        Ok(beat)
+    }
+
+    /// The session goes on without: another process may take these mounts over.
+    fn keep_mounts(&self) {
+        if let Err(error) = self.keep_mount_leases() {
+            tracing::warn!(%error, "mounts that write could not be kept for this process; the next beat tries again");
+        }
     }
 
     /// The oldest commit from which this process still reads segments of other stores; only for the session, which
