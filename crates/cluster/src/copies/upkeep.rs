@@ -96,6 +96,13 @@ impl Upkeep {
                 inner.segments.lock().remove(&copied.id);
                 continue;
             };
+            if !info.open {
+                copied.finish(info.len);
+            } else if copied.lacks_beginning()
+                && let Err(error) = inner.own.seal(copied.id)
+            {
+                tracing::warn!(segment = ?copied.id, %error, "what it had before copies were made is copied later");
+            }
             // Nobody waits for it.
             inner.push(&copied, wanted, 0);
             let count = copied.count();
