@@ -366,6 +366,7 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
         copies.repaired_segments,
     );
     out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
+    out.value("margay_copies_trimmed_total", counter, "Copies removed that were one too many.", copies.trimmed_copies);
     out.value(
         "margay_copies_refused_writes_total",
         counter,

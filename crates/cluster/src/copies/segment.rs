@@ -122,6 +122,20 @@ impl Copied {
         count
     }
 
+    /// Stores that have the first parts, and those that are sent to and have not.
+    pub(super) fn stores_of(&self, parts: usize) -> (Vec<StoreNumber>, Vec<StoreNumber>) {
+        let state = self.state.lock();
+        let of = |keep: &dyn Fn(&OneCopy) -> bool| {
+            state.copies.iter().filter(|copy| keep(copy)).map(|copy| copy.store).collect()
+        };
+        (of(&|copy| copy.has >= parts), of(&|copy| copy.has < parts && copy.failure.is_none()))
+    }
+
+    /// Stores that are sent to.
+    pub(super) fn sent_to(&self) -> Vec<StoreNumber> {
+        self.state.lock().copies.iter().filter(|copy| copy.failure.is_none()).map(|copy| copy.store).collect()
+    }
+
     /// Stores that were chosen, whatever became of them.
     pub(super) fn tried(&self) -> Vec<StoreNumber> {
         self.state.lock().copies.iter().map(|copy| copy.store).collect()

@@ -36,7 +36,7 @@ pub(crate) use self::attach::NotAttached;
 use self::copies::CopiedRun;
 pub use self::copies::Copies;
 pub use self::copy_rows::{
-    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, rename_stores,
+    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, read_segment, rename_stores,
     visit_segments_made_by,
 };
 pub use self::place::{StorePlace, store_place};
