@@ -80,8 +80,8 @@ pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::Lease;
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
 pub use stores::{
-    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, read_segment, rename_stores,
-    visit_segments_made_by,
+    KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, oldest_read,
+    read_copies, read_segment, rename_stores, visit_segments_made_by,
 };
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{

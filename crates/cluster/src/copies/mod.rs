@@ -13,8 +13,10 @@
 //! Durability: `wait` after the sync of the own file; a run is acknowledged only then.
 //! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
 
+mod orphaned;
 mod rebalance;
 mod repair;
+mod scrub;
 mod segment;
 mod send;
 mod targets;
@@ -57,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct HttpCopies {
     inner: Arc<Inner>,
-    upkeep: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,9 @@ struct Counters {
     repaired: AtomicU64,
     removed: AtomicU64,
     trimmed: AtomicU64,
+    given_up: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    damaged: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -110,6 +115,12 @@ pub struct CopyStatistics {
     pub removed_copies: u64,
     /// Copies that were one too many.
     pub trimmed_copies: u64,
+    /// Segments of detached stores that nothing refers to.
+    pub given_up_segments: u64,
+    /// Bytes of copies at other stores that were read to find damage.
+    pub scrubbed_bytes: u64,
+    /// Copies that were found damaged so.
+    pub damaged_copies: u64,
     /// Writes that were refused because too few stores had them.
     pub refused_writes: u64,
 }
@@ -133,8 +144,11 @@ impl HttpCopies {
         });
         // The volume is not attached yet, so no own segment is written before the first look.
         inner.targets.look(&inner).map_err(|error| io::Error::other(error.to_string()))?;
-        let upkeep = Some(Upkeep::start(Arc::clone(&inner))?);
-        Ok(HttpCopies { inner, upkeep })
+        // Dropping it ends a thread also if the second one cannot start.
+        let mut copies = HttpCopies { inner, threads: Vec::new() };
+        copies.threads.push(Upkeep::start(Arc::clone(&copies.inner))?);
+        copies.threads.push(scrub::start(Arc::clone(&copies.inner))?);
+        Ok(copies)
     }
 
     pub fn statistics(&self) -> CopyStatistics {
@@ -151,6 +165,9 @@ impl HttpCopies {
             repaired_segments: counters.repaired.load(Ordering::Relaxed),
             removed_copies: counters.removed.load(Ordering::Relaxed),
             trimmed_copies: counters.trimmed.load(Ordering::Relaxed),
+            given_up_segments: counters.given_up.load(Ordering::Relaxed),
+            scrubbed_bytes: counters.scrubbed_bytes.load(Ordering::Relaxed),
+            damaged_copies: counters.damaged.load(Ordering::Relaxed),
             refused_writes: counters.refused.load(Ordering::Relaxed),
         }
     }
@@ -159,7 +176,7 @@ impl HttpCopies {
 impl Drop for HttpCopies {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
-        if let Some(thread) = self.upkeep.take() {
+        for thread in self.threads.drain(..) {
             thread.thread().unpark();
             // The panic was already reported.
             let _ = thread.join();
@@ -241,9 +258,13 @@ impl Inner {
 
     /// Whether these stores, with the own one, are in as many racks as copies are to be in.
     fn is_spread(&self, stores: &[StoreNumber]) -> bool {
+        self.targets.numbers().racks_of(stores.iter().copied()) >= self.racks_wanted()
+    }
+
+    /// In so many racks copies are to be.
+    fn racks_wanted(&self) -> usize {
         let numbers = self.targets.numbers();
-        let wanted = numbers.racks.max(numbers.copies.min(2));
-        numbers.racks_of(stores.iter().copied()) >= usize::from(wanted)
+        usize::from(numbers.racks.max(numbers.copies.min(2)))
     }
 
     /// Whether a segment that these stores and the own one have can be in more racks.
@@ -385,6 +406,14 @@ impl Copies for HttpCopies {
         }
         let is_settled = !inner.segments.lock().contains_key(&id) && !inner.unsure.lock().contains(&id);
         is_settled && self.stores(id).len() >= wanted
+    }
+
+    fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>) {
+        let holes = segment::blocks_of(&holes);
+        let stores = self.inner.stores.lock().get(&id).cloned().unwrap_or_default();
+        for store in stores.into_iter().filter(|_| !holes.is_empty()) {
+            self.inner.peers.spawn(send::punch(Arc::clone(&self.inner), id, holes.clone(), store));
+        }
     }
 
     fn removed(&self, id: SegmentId) {

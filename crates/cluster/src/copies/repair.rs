@@ -159,7 +159,7 @@ fn begin_move(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
 }
 
 /// Stores that are not detached and have a segment.
-fn left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNumber> {
+pub(super) fn left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNumber> {
     let mut have = known.record.stores.clone();
     have.retain(|store| !numbers.detached.contains(store));
     have

@@ -14,6 +14,9 @@ use margay_segment::format::PACK_HEADER_BYTES;
 use margay_segment::{Kind, SegmentId, StoreNumber};
 use parking_lot::Mutex;
 
+/// File systems free whole blocks; usual ones have no larger ones.
+const BLOCK_BYTES: u64 = 4096;
+
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) id: SegmentId,
@@ -238,6 +241,14 @@ fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
     all
 }
 
+/// Whole blocks within parts that may touch: less than that frees nothing.
+pub(super) fn blocks_of(parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let blocks = joined(parts)
+        .into_iter()
+        .map(|part| part.start.next_multiple_of(BLOCK_BYTES)..part.end / BLOCK_BYTES * BLOCK_BYTES);
+    blocks.filter(|part| part.start < part.end).collect()
+}
+
 /// What lies between parts that ascend, and behind them.
 fn gaps(parts: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
     let starts = std::iter::once(0).chain(parts.iter().map(|part| part.end));
@@ -349,7 +360,9 @@ mod tests {
     #[test]
     fn what_no_part_has_is_between_them_and_behind() {
         assert_eq!(gaps(&[2..5, 7..9], 20), [0..2, 5..7, 9..20]);
-        assert_eq!(gaps(&[0..5, 7..20], 20), [5..7]);
-        assert!(gaps(&[], 0).is_empty() && gaps(&[0..4], 4).is_empty());
+        assert_eq!(gaps(&[0..5, 7..9, 11..20], 20), [5..7, 9..11]);
+        assert!(blocks_of(&[8000..9000, 5000..8000, 100..4000, 4096..4097]).is_empty());
+        assert_eq!(blocks_of(&[8000..13_000, 0..4096, 5000..8000]), [0..4096, 8192..12_288]);
+        assert!(gaps(&[], 0).is_empty() && gaps(&[0..2, 2..4], 4).is_empty());
     }
 }

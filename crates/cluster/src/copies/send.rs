@@ -181,6 +181,18 @@ pub(super) async fn seal(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
     let _ = inner.peers.ask(store, What::Seal(id), SEND_TIME_MAX).await;
 }
 
+/// Nothing refers to these ranges any more. A store that is not reached keeps them until the segment goes.
+pub(super) async fn punch(inner: Arc<Inner>, id: SegmentId, holes: Vec<Range<u64>>, store: StoreNumber) {
+    let sends = inner.background_sends(store);
+    for hole in holes {
+        let Ok(_turn) = sends.acquire().await else { return };
+        let what = What::Punch { id, offset: hole.start, len: hole.end - hole.start };
+        if inner.peers.ask(store, what, SEND_TIME_MAX).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// The segment is gone. A store that is not reached removes its copy later, by the rows.
 pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
     let sends = inner.sends(store);

@@ -111,7 +111,7 @@ fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNum
         let kept = have.iter().copied().filter(|store| Some(*store) != except);
         kept.chain([inner.own_number()]).collect()
     };
-    let racks = numbers.racks_of(with_own(None)).min(usize::from(numbers.racks.max(2)));
+    let racks = numbers.racks_of(with_own(None)).min(inner.racks_wanted());
     let may_go = |store: &StoreNumber| {
         let is_reached = |kept: &StoreNumber| kept == store || inner.targets.is_usable(*kept);
         have.iter().all(is_reached) && numbers.racks_of(with_own(Some(*store))) >= racks

@@ -17,6 +17,7 @@ use margay_segment::{Kind, OtherStore, SegmentError, SegmentId, SegmentInfo, Sto
 use margay_volume::{CopiesRecord, Error, visit_segments_made_by};
 use tokio::time::Instant;
 
+use super::orphaned::Orphaned;
 use super::repair::Repairs;
 use super::segment::Copied;
 use super::trim::Trims;
@@ -25,6 +26,7 @@ use crate::peers::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
+const ORPHANED_EVERY: Duration = Duration::from_secs(600);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// A copy that no row names is kept for so long.
 const UNNAMED_FOR: Duration = Duration::from_secs(3600);
@@ -37,6 +39,8 @@ pub(super) struct Upkeep {
     looked_at: Option<Instant>,
     found_at: Option<Instant>,
     swept_at: Option<Instant>,
+    orphaned_at: Option<Instant>,
+    orphaned: Orphaned,
     /// What the rows said when copies that are missing were looked for.
     found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
     repairs: Repairs,
@@ -57,6 +61,8 @@ impl Upkeep {
             looked_at: None,
             found_at: None,
             swept_at: None,
+            orphaned_at: None,
+            orphaned: Orphaned::default(),
             found_for: Default::default(),
             repairs: Repairs::default(),
             trims: Trims::default(),
@@ -103,6 +109,10 @@ impl Upkeep {
         }
         self.repairs.begin(&self.inner);
         self.trims.go_on(&self.inner)?;
+        if is_due(self.orphaned_at, ORPHANED_EVERY) {
+            self.orphaned_at = Some(now);
+            self.orphaned.look(&self.inner, now)?;
+        }
         if is_due(self.swept_at, SWEEP_EVERY) {
             self.swept_at = Some(now);
             self.sweep(now)?;
@@ -139,6 +149,13 @@ impl Upkeep {
             }
             inner.segments.lock().remove(&copied.id);
             inner.unsure.lock().remove(&copied.id);
+            // One that failed has a part of it.
+            let (have, _) = copied.stores_of(copied.parts());
+            copied
+                .tried()
+                .iter()
+                .filter(|store| !have.contains(store))
+                .for_each(|store| inner.forget_copy(copied.id, *store));
             for store in copied.tried() {
                 inner.peers.spawn(send::seal(Arc::clone(inner), copied.id, store));
             }

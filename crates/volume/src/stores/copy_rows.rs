@@ -38,9 +38,9 @@ pub struct KnownStore {
 pub struct KnownSegment {
     pub id: SegmentId,
     pub record: SegmentRecord,
-    version: RowVersion,
+    pub(super) version: RowVersion,
     /// Of the row that says which stores are detached.
-    copies: Option<RowVersion>,
+    pub(super) copies: Option<RowVersion>,
 }
 
 impl KnownSegment {
