@@ -146,10 +146,16 @@ pub struct SharedSettings {
     pub postgres: PostgresOptions,
     /// Where other servers read what this one stores.
     pub store_address: String,
+    /// Where the server stands; empty: nobody says.
+    pub rack: String,
 }
 
 impl SharedSettings {
-    fn build(metadata: String, schema: String, store_address: String) -> Result<Option<SharedSettings>, String> {
+    fn build(
+        metadata: String,
+        schema: String,
+        (store_address, rack): (String, String),
+    ) -> Result<Option<SharedSettings>, String> {
         if metadata == "embedded" {
             return Ok(None);
         }
@@ -158,10 +164,13 @@ impl SharedSettings {
                 "metadata is {metadata:?}, and must be embedded or postgres://USER@HOST,HOST/DATABASE"
             ));
         }
+        if !rack.is_empty() && !margay_volume::is_rack(&rack) {
+            return Err(format!("rack is {rack:?}, and must be a name of up to 64 bytes without spaces"));
+        }
         let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
         let (lanes, readers) = (PostgresOptions::LANES, PostgresOptions::READERS);
         let postgres = PostgresOptions { config: metadata, password, schema, lanes, readers };
-        Ok(Some(SharedSettings { postgres, store_address }))
+        Ok(Some(SharedSettings { postgres, store_address, rack }))
     }
 }
 
@@ -236,7 +245,7 @@ impl Settings {
             shared: SharedSettings::build(
                 text("metadata").unwrap_or_default(),
                 text("metadata_schema").unwrap_or_default(),
-                text("store_address").unwrap_or_default(),
+                (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
             )?,
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains: names("domain"),

@@ -366,6 +366,25 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
         copies.repaired_segments,
     );
     out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
+    out.value("margay_copies_trimmed_total", counter, "Copies removed that were one too many.", copies.trimmed_copies);
+    out.value(
+        "margay_copies_given_up_total",
+        counter,
+        "Segments of detached stores given up because nothing refers to them.",
+        copies.given_up_segments,
+    );
+    out.value(
+        "margay_copies_scrubbed_bytes_total",
+        counter,
+        "Bytes of copies at other stores that were read to find damage.",
+        copies.scrubbed_bytes,
+    );
+    out.value(
+        "margay_copies_damaged_total",
+        counter,
+        "Copies that were found damaged, and made again.",
+        copies.damaged_copies,
+    );
     out.value(
         "margay_copies_refused_writes_total",
         counter,

@@ -25,7 +25,11 @@ use world::{Door, World, body, wait_until};
 const LARGE_BYTES: usize = 17 << 20;
 
 fn cluster(world: &World, words: &[&str]) -> Result<String, String> {
-    let done = margay().arg("cluster").args(words).args(["--metadata", &world.postgres.url()]).output().unwrap();
+    order(world, "cluster", words)
+}
+
+fn order(world: &World, command: &str, words: &[&str]) -> Result<String, String> {
+    let done = margay().arg(command).args(words).args(["--metadata", &world.postgres.url()]).output().unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if done.status.success() { Ok(said(&done.stdout)) } else { Err(said(&done.stderr)) }
 }
@@ -167,6 +171,149 @@ fn damaged_bytes_are_read_from_a_copy() {
     cluster(&world, &["detach", "2", "--undo"]).unwrap();
     let three = world.serve("three", &[]);
     acknowledged.check(&world, &three);
+}
+
+/// Whether the second server's copies of what the first one wrote have the same bytes.
+fn is_same(world: &World) -> bool {
+    let files = fs::read_dir(world.data("one").join("segments")).unwrap().map(|file| file.unwrap().file_name());
+    let is_own = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("000000");
+    let read = |door: &str, name: &std::ffi::OsStr| fs::read(world.data(door).join("segments").join(name));
+    let mut own = files.filter(is_own);
+    own.all(|name| read("two", &name).is_ok_and(|copy| read("one", &name).is_ok_and(|file| file == copy)))
+}
+
+#[test]
+fn a_damaged_copy_is_found_where_it_is_and_made_again() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &[]);
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    acknowledged.put(&world, &one, "small", body(1));
+    acknowledged.put(&world, &one, "large", large(2));
+    let mut doors = [one, two];
+    // What was written just before the server was stopped is sent again in any case, so damage of that is not found.
+    for _ in 0..3 {
+        wait_until("the segments are sealed", || {
+            status(&world)["stores"][0]["bytes"].as_u64() > Some(LARGE_BYTES as u64)
+        });
+        for door in doors {
+            door.server.signal(Signal::TERM);
+            assert_eq!(door.server.code(), Some(0), "{}", world.log());
+        }
+        // Copies of what store 0 made.
+        assert!(damage(&world.data("two").join("segments"), "000000") >= 2);
+        doors = [world.serve("one", &[]), world.serve("two", &[])];
+        wait_until("the copies are what was written", || is_same(&world));
+        if world.log().contains("a copy is damaged, and is made again") {
+            break;
+        }
+    }
+    assert!(world.log().contains("a copy is damaged, and is made again"), "{}", world.log());
+    wait_for_copies(&world);
+    doors.iter().for_each(|door| acknowledged.check(&world, door));
+}
+
+/// Files of segments that other stores have made.
+fn copies_at(world: &World, name: &str, own_begins_with: &str) -> usize {
+    let names = fs::read_dir(world.data(name).join("segments")).unwrap();
+    let names = names.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
+    let is_copy =
+        |name: &String| (name.ends_with(".pack") || name.ends_with(".raw")) && !name.starts_with(own_begins_with);
+    names.filter(is_copy).count()
+}
+
+fn problems(world: &World) -> String {
+    status(world)["problems"].to_string()
+}
+
+#[test]
+fn copies_go_to_different_racks_and_those_that_are_too_many_go() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &["--rack", "a"]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &["--rack", "a"]);
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    acknowledged.put(&world, &one, "small", body(1));
+    acknowledged.put(&world, &one, "large", large(2));
+    acknowledged.put(&world, &two, "other", large(3));
+    assert!(cluster(&world, &["set", "--racks", "2"]).unwrap_err().contains("are in 1 racks"));
+    assert!(problems(&world).contains("all of their copies in one rack: start a server in another one"));
+
+    let three = world.serve("three", &["--rack", "b"]);
+    let is_settled = || {
+        let status = status(&world);
+        ["few", "many"].iter().all(|what| status[format!("segments_with_too_{what}_copies")] == 0)
+            && status["segments_in_one_rack"] == 0
+    };
+    wait_until("all segments are in both racks, at two stores", is_settled);
+    assert!(copies_at(&world, "three", "000002") > 0);
+    [&one, &two, &three].into_iter().for_each(|door| acknowledged.check(&world, door));
+    assert!(cluster(&world, &["set", "--racks", "2"]).unwrap().contains("in 2 racks"));
+    std::thread::sleep(Duration::from_millis(1500));
+    acknowledged.put(&world, &one, "in both", body(4));
+    wait_until("what was written since is too", is_settled);
+
+    // Two servers are left, and one rack: a write waits for the other one.
+    kill(three);
+    assert!(world.try_put(&one, "refused", &body(5)).is_err());
+    assert_eq!(world.get(&two, "refused").unwrap(), None);
+    wait_until("the killed server is taken for dead", || problems(&world).contains("writes are REFUSED"));
+    assert!(problems(&world).contains("store 2"), "{}", problems(&world));
+    [&one, &two].into_iter().for_each(|door| acknowledged.check(&world, door));
+    let three = world.serve("three", &["--rack", "b"]);
+    acknowledged.put(&world, &one, "again", body(6));
+
+    // Nothing but what each has written is left.
+    cluster(&world, &["set", "--copies", "1"]).unwrap();
+    wait_until("the copies are gone", || {
+        is_settled()
+            && [("one", "000000"), ("two", "000001"), ("three", "000002")]
+                .iter()
+                .all(|(name, own)| copies_at(&world, name, own) == 0)
+    });
+    [&one, &two, &three].into_iter().for_each(|door| acknowledged.check(&world, door));
+}
+
+#[test]
+fn a_suspended_store_gets_nothing_and_an_added_one_is_filled() {
+    let Some(world) = World::new() else { return };
+    let node = |words: &[&str]| order(&world, "node", words);
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    assert!(node(&["suspend", "2"]).unwrap().contains("may be stopped"));
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    for number in 0..4 {
+        acknowledged.put(&world, &one, &format!("large/{number}"), large(number));
+        acknowledged.put(&world, &two, &format!("small/{number}"), body(number));
+    }
+    assert_eq!(copies_at(&world, "three", "000002"), 0);
+    assert!(node(&["list"]).unwrap().contains("suspended"));
+    three.server.signal(Signal::TERM);
+    assert_eq!(three.server.code(), Some(0), "{}", world.log());
+    assert!(node(&["list"]).unwrap().contains("stopped"));
+    assert_eq!(problems(&world), "[]");
+    let three = world.serve("three", &[]);
+    assert!(node(&["resume", "9"]).unwrap_err().contains("there is no store 9"));
+    node(&["resume", "2"]).unwrap();
+    assert!(node(&["recover", "2"]).unwrap().contains("all segments have their copies"));
+    // Stores 0 and 1 have all, and store 2 nothing.
+    assert!(node(&["rebalance", "--no-wait"]).unwrap().contains("copies are moved"));
+    wait_until("copies were moved to the store that had none", || {
+        let status = status(&world);
+        copies_at(&world, "three", "000002") > 0 && status["segments_with_too_many_copies"] == 0
+    });
+    assert!(node(&["rebalance", "--stop"]).unwrap().contains("no more"));
+    wait_for_copies(&world);
+    kill(two);
+    [&one, &three].into_iter().for_each(|door| acknowledged.check(&world, door));
 }
 
 /// The answer to what is sent to a store as it is.

@@ -44,6 +44,9 @@ pub(crate) struct ServerArgs {
     /// Where the other servers of a shared volume read what this one stores [default: 127.0.0.1:9002]
     #[arg(long, value_name = "HOST:PORT")]
     store_address: Option<String>,
+    /// The rack in which this server stands: copies of a shared volume go to different racks
+    #[arg(long, value_name = "NAME")]
+    rack: Option<String>,
     /// The region that clients are told [default: us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
@@ -124,6 +127,7 @@ impl ServerArgs {
             ("admin_address", &self.admin_address),
             ("metadata", &self.metadata),
             ("store_address", &self.store_address),
+            ("rack", &self.rack),
             ("region", &self.region),
             ("tls_certificate", &self.tls_certificate),
             ("tls_key", &self.tls_key),

@@ -1,21 +1,18 @@
 //! `margay cluster`: how many copies the servers of a shared volume make, which stores they have, and which are gone for good.
 //!
 //! Why:        the numbers are rows, so that all servers have the same ones, at once; the command needs the database only.
-//! Not here:   making copies (margay-cluster).
+//! Not here:   making copies (margay-cluster), servers that are stopped for a while (node).
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+mod status;
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_postgres::{PostgresEngine, Verdict};
 use margay_segment::StoreNumber;
-use margay_volume::{
-    CopiesRecord, Error, KnownSegment, KnownStore, SegmentState, change_copies, is_referenced, known_stores,
-    read_copies, visit_segments_made_by,
-};
+use margay_volume::{CopiesRecord, KnownStore, change_copies, known_stores, read_copies};
 use serde_json::{Value, json};
 
+pub(super) use self::status::{Found, find, show_stores, state_of};
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
 
@@ -23,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   margay cluster status --metadata postgres://margay@db/margay
   margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
+  margay cluster set --racks 2 --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
 
 Copies: on how many servers each object is. Write: how many of them have it on disk before a write is answered. While fewer can be
@@ -43,7 +41,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show the stores of the volume, and whether each segment has its copies
+    /// Show what is wrong and what to do, the stores of the volume, and whether each segment has its copies
     Status {
         /// Print JSON
         #[arg(long)]
@@ -55,7 +53,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Change how many copies there are, and how many a write waits for
+    /// Change how many copies there are, and how many a write waits for, in how many racks
     Set {
         /// Servers that have each object, 1 to 8
         #[arg(long, value_name = "N")]
@@ -63,6 +61,9 @@ enum Command {
         /// Servers that have it before a write is answered
         #[arg(long, value_name = "W")]
         write: Option<u8>,
+        /// Racks in which they are then, as servers say with --rack
+        #[arg(long, value_name = "K")]
+        racks: Option<u8>,
     },
     /// A store never comes back: make the copies that it had elsewhere
     Detach {
@@ -77,13 +78,24 @@ enum Command {
     },
 }
 
-fn fail(error: impl std::fmt::Display) -> Failure {
+pub(super) fn fail(error: impl std::fmt::Display) -> Failure {
     Failure::failed(error.to_string())
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let mut data = args.data.clone();
-    data.set.extend(args.metadata.iter().map(|url| format!("metadata={url}")));
+    let engine = open(args.metadata.as_ref(), &args.data)?;
+    match &args.command {
+        Command::Status { json } => status::show(&engine, *json),
+        Command::Check { json } => check(&engine, *json),
+        Command::Set { copies, write, racks } => set(&engine, (*copies, *write, *racks)),
+        Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
+    }
+}
+
+/// The rows of the volume that the arguments or settings name.
+pub(super) fn open(metadata: Option<&String>, data: &DataArgs) -> Result<PostgresEngine, Failure> {
+    let mut data = data.clone();
+    data.set.extend(metadata.iter().map(|url| format!("metadata={url}")));
     let settings = data.settings(&Env::real())?;
     let Some(shared) = settings.shared else {
         return Err(Failure::usage(
@@ -92,13 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ));
     };
     let engine = PostgresEngine::open(&shared.postgres);
-    let engine = engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))?;
-    match &args.command {
-        Command::Status { json } => show(&engine, *json),
-        Command::Check { json } => check(&engine, *json),
-        Command::Set { copies, write } => set(&engine, *copies, *write),
-        Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
-    }
+    engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))
 }
 
 fn check(engine: &PostgresEngine, as_json: bool) -> Result<(), Failure> {
@@ -132,121 +138,28 @@ fn check(engine: &PostgresEngine, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-/// What a store has, by the rows.
-#[derive(Clone, Copy, Debug, Default)]
-struct Has {
-    segments: u64,
-    /// That no store has which is not detached.
-    alone: u64,
-}
-
-#[derive(Debug, Default)]
-struct Segments {
-    all: u64,
-    /// By number of stores that are not detached.
-    by_stores: BTreeMap<usize, u64>,
-    of_store: BTreeMap<StoreNumber, Has>,
-}
-
-impl Segments {
-    /// One that nothing refers to needs no copies; of one that has all of them it is not asked.
-    fn count(&mut self, engine: &dyn Engine, known: &KnownSegment, copies: &CopiesRecord) -> Result<(), Error> {
-        if known.record.state == SegmentState::Removed {
-            return Ok(());
-        }
-        let has = &known.record.stores;
-        let left = has.iter().filter(|store| !copies.detached.contains(store)).count();
-        if left < usize::from(copies.copies) && !is_referenced(engine, known.id)? {
-            return Ok(());
-        }
-        self.all += 1;
-        *self.by_stores.entry(left).or_default() += 1;
-        for store in has {
-            let of_store = self.of_store.entry(*store).or_default();
-            of_store.segments += 1;
-            of_store.alone += u64::from(left == 1 && !copies.detached.contains(store));
-        }
-        Ok(())
-    }
-}
-
-fn count_segments(engine: &dyn Engine, stores: &[KnownStore], copies: &CopiesRecord) -> Result<Segments, Failure> {
-    let mut found = Segments::default();
-    for store in stores {
-        let mut count = |known: KnownSegment| {
-            found.count(engine, &known, copies)?;
-            Ok(ControlFlow::Continue(()))
-        };
-        visit_segments_made_by(engine, store.number, &mut count).map_err(fail)?;
-    }
-    Ok(found)
-}
-
-fn state_of(store: &KnownStore, copies: &CopiesRecord) -> &'static str {
-    match (copies.detached.contains(&store.number), &store.address) {
-        (true, _) => "detached",
-        (false, Some(_)) => "running",
-        (false, None) => "not running",
-    }
-}
-
-fn show(engine: &dyn Engine, as_json: bool) -> Result<(), Failure> {
-    let copies = read_copies(engine).map_err(fail)?;
-    let stores = known_stores(engine).map_err(fail)?;
-    let segments = count_segments(engine, &stores, &copies)?;
-    let too_few = segments.by_stores.range(..usize::from(copies.copies)).map(|(_, count)| count).sum::<u64>();
-    let nowhere = segments.by_stores.get(&0).copied().unwrap_or_default();
-    if as_json {
-        let stores: Vec<Value> = stores
-            .iter()
-            .map(|store| {
-                let has = segments.of_store.get(&store.number).copied().unwrap_or_default();
-                json!({
-                    "store": store.number.0,
-                    "state": state_of(store, &copies),
-                    "address": store.address,
-                    "host": store.host,
-                    "segments": has.segments,
-                    "segments_nowhere_else": has.alone,
-                })
-            })
-            .collect();
-        let value = json!({
-            "copies": copies.copies,
-            "write": copies.write,
-            "segments": segments.all,
-            "segments_with_too_few_copies": too_few,
-            "segments_lost": nowhere,
-            "stores": stores,
-        });
-        println!("{value:#}");
-        return Ok(());
-    }
-    println!("copies {}, of which a write waits for {}", copies.copies, copies.write);
-    match (segments.all, too_few, nowhere) {
-        (all, 0, _) => println!("segments {all}, all with their copies"),
-        (all, few, 0) => println!("segments {all}, {few} with too few copies: running servers make them"),
-        (all, few, lost) => println!("segments {all}, {few} with too few copies, {lost} of them LOST"),
-    }
-    println!("{:>5}  {:<12} {:>9} {:>13}  ADDRESS", "STORE", "STATE", "SEGMENTS", "NOWHERE ELSE");
-    for store in &stores {
-        let has = segments.of_store.get(&store.number).copied().unwrap_or_default();
-        let (state, address) = (state_of(store, &copies), store.address.as_deref().unwrap_or("-"));
-        println!("{:>5}  {state:<12} {:>9} {:>13}  {address} {}", store.number.0, has.segments, has.alone, store.host);
-    }
-    Ok(())
-}
-
-fn set(engine: &dyn Engine, copies: Option<u8>, write: Option<u8>) -> Result<(), Failure> {
+fn set(engine: &dyn Engine, (copies, write, racks): (Option<u8>, Option<u8>, Option<u8>)) -> Result<(), Failure> {
     let before = read_copies(engine).map_err(fail)?;
     let changed = |record: &CopiesRecord| {
         let copies = copies.unwrap_or(record.copies);
         // All of them, if nobody says how many.
         let write = write.unwrap_or(if record.write == record.copies { copies } else { record.write.min(copies) });
-        CopiesRecord { copies, write, ..record.clone() }
+        CopiesRecord { copies, write, racks: racks.unwrap_or(record.racks.min(write)), ..record.clone() }
     };
-    if !changed(&before).is_valid() {
-        return Err(Failure::usage("copies are 1 to 8, and a write waits for 1 to as many".to_owned()));
+    let next = changed(&before);
+    if !next.is_valid() {
+        let said = "copies are 1 to 8, a write waits for 1 to as many, and in 1 to as many racks as it waits for";
+        return Err(Failure::usage(said.to_owned()));
+    }
+    let stores = known_stores(engine).map_err(fail)?;
+    let there = stores.iter().map(|store| store.number).filter(|store| !before.detached.contains(store));
+    let there = before.racks_of(there);
+    if usize::from(next.racks) > there && racks.is_some() {
+        return Err(Failure::usage(format!(
+            "the servers of this volume are in {there} racks, so no write could wait for {}: start servers elsewhere with \
+             `margay serve --rack NAME`",
+            next.racks
+        )));
     }
     let now = change_copies(engine, &|record| {
         let next = changed(record);
@@ -255,23 +168,29 @@ fn set(engine: &dyn Engine, copies: Option<u8>, write: Option<u8>) -> Result<(),
         }
     });
     let now = now.map_err(fail)?;
-    let running = known_stores(engine).map_err(fail)?.iter().filter(|store| state_of(store, &now) == "running").count();
-    println!("copies {}, of which a write waits for {}", now.copies, now.write);
-    if running < usize::from(now.copies) {
-        println!("only {running} servers are running: start more, or there are fewer copies");
+    println!("{}", status::numbers(&now));
+    let running: Vec<_> = stores.iter().filter(|store| status::state_of(store, &now) == "running").collect();
+    if running.len() < usize::from(now.copies) {
+        println!("only {} servers are running: start more, or there are fewer copies", running.len());
     }
-    if running < usize::from(now.write) {
+    let racks = now.racks_of(running.iter().map(|store| store.number));
+    if running.len() < usize::from(now.write) {
         println!("writes are refused until {} servers are running", now.write);
+    } else if racks < usize::from(now.racks) {
+        println!("writes are refused until servers are running in {} racks", now.racks);
     }
     Ok(())
 }
 
-fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Result<(), Failure> {
+/// A store that the volume has.
+pub(super) fn known(engine: &dyn Engine, store: StoreNumber) -> Result<KnownStore, Failure> {
     let stores = known_stores(engine).map_err(fail)?;
-    let Some(known) = stores.iter().find(|known| known.number == store) else {
-        return Err(Failure::usage(format!("there is no store {}; `margay cluster status` shows them", store.0)));
-    };
-    let copies = read_copies(engine).map_err(fail)?;
+    let found = stores.into_iter().find(|known| known.number == store);
+    found.ok_or_else(|| Failure::usage(format!("there is no store {}; `margay cluster status` shows them", store.0)))
+}
+
+pub(super) fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Result<(), Failure> {
+    let known = known(engine, store)?;
     if !undo {
         if known.address.is_some() {
             return Err(Failure::failed(format!(
@@ -279,7 +198,7 @@ fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Re
                 store.0, known.host
             )));
         }
-        let alone = count_segments(engine, &stores, &copies)?.of_store.get(&store).copied().unwrap_or_default().alone;
+        let alone = status::find(engine)?.segments.of(store).alone;
         if alone > 0 && !lose {
             return Err(Failure::failed(format!(
                 "{alone} segments of store {} are nowhere else: start its server again, or give them up with --lose",
@@ -288,11 +207,8 @@ fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Re
         }
     }
     change_copies(engine, &|record| {
-        record.detached.retain(|one| *one != store);
-        if !undo {
-            record.detached.push(store);
-            record.detached.sort_unstable();
-        }
+        put(&mut record.detached, store, !undo);
+        record.suspended.retain(|one| *one != store);
     })
     .map_err(fail)?;
     match undo {
@@ -302,4 +218,13 @@ fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: bool) -> Re
         }
     }
     Ok(())
+}
+
+/// Puts a store into an ascending list, or takes it out.
+pub(super) fn put(stores: &mut Vec<StoreNumber>, store: StoreNumber, is_in: bool) {
+    stores.retain(|one| *one != store);
+    if is_in {
+        stores.push(store);
+        stores.sort_unstable();
+    }
 }

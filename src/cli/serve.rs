@@ -26,7 +26,7 @@ use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
 use margay_s3::sts::{KeySet, KeySource, Provider};
-use margay_volume::Volume;
+use margay_volume::{CopiesRecord, Volume, change_copies, read_copies};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -182,8 +182,19 @@ fn open_storage(
     };
     let address = told_address(&shared.store_address, socket)?;
     let (storage, key) = Storage::open_shared(dir, &settings.storage, &shared.postgres, address)?;
+    stand_in(&storage, &shared.rack).map_err(|error| Failure::failed(format!("--rack: {error}")))?;
     let port = StorePort::new(Arc::clone(&storage.segments), key);
     Ok((Arc::new(storage), Some(port)))
+}
+
+/// Says in the rows in which rack the own store stands; one that was named before stays if none is given.
+fn stand_in(storage: &Storage, rack: &str) -> Result<(), margay_volume::Error> {
+    let (engine, number) = (storage.volume.engine(), storage.segments.name().number);
+    if !rack.is_empty() && read_copies(&**engine)?.rack(number) != rack {
+        let stands = |record: &mut CopiesRecord| drop(record.rack_of.insert(number, rack.to_owned()));
+        change_copies(&**engine, &stands)?;
+    }
+    Ok(())
 }
 
 /// The address that other servers are told: the host as it was given, with the port that was bound.

@@ -85,6 +85,7 @@ pub const SETTINGS: &[Setting] = &[
         "127.0.0.1:9002",
         "where the other servers of a shared volume read what this one stores",
     ),
+    setting("rack", Kind::Text, "", "where the server of a shared volume stands: copies go to different racks"),
     setting("region", Kind::Text, "us-east-1", "what clients are told when they ask for the region"),
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
     setting("website_domain", Kind::List, "", "host names under which BUCKET.NAME shows the bucket's website"),

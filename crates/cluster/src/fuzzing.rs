@@ -18,7 +18,7 @@ pub fn store_question(bytes: &[u8]) {
 
 /// Seeds that are real encodings: target, name, bytes.
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
-    let names = ["read", "verify", "state", "write", "write-pack", "seal", "remove"];
+    let names = ["read", "verify", "state", "write", "write-pack", "seal", "remove", "punch"];
     let encoded = crate::question::examples().into_iter().map(crate::question::Question::encode);
     names.into_iter().zip(encoded).map(|(name, bytes)| ("store_question", name, bytes)).collect()
 }

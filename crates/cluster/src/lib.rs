@@ -13,6 +13,7 @@ mod copies;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hedge;
 mod key;
 mod peers;
 mod port;

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -28,6 +29,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout};
 
+use crate::hedge::first_good;
 use crate::key::ClusterKey;
 use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
@@ -40,6 +42,8 @@ const THREADS: usize = 2;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// A whole answer takes so long at most; then its store counts as unreachable.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
+/// Another store is asked too when one has not answered a read for so long.
+const HEDGED_AFTER: Duration = Duration::from_millis(100);
 /// As before, of a run of gigabytes that the store reads.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
 /// Others are asked before a store that did not answer, for so long.
@@ -116,6 +120,34 @@ impl Peers for HttpPeers {
     /// Whether it is reached shows when it is asked: nothing waits here.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
         Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
+    }
+
+    fn read_first(
+        &self,
+        first: StoreNumber,
+        spare: &dyn Fn() -> Option<StoreNumber>,
+        (extent, skip, len): (&Extent, u64, u64),
+    ) -> Option<Result<Bytes, SegmentError>> {
+        if len > READ_BYTES_MAX {
+            return None;
+        }
+        let what = What::Read { extent: *extent, skip, len };
+        let ask = |number: StoreNumber, sender: Sender<Result<Bytes, SegmentError>>| {
+            let shared = Arc::clone(&self.0);
+            self.0.spawn(async move {
+                let answer = shared.ask(number, what, ANSWER_TIME_MAX).await;
+                let is_whole = |bytes: &Bytes| bytes.len() as u64 == len;
+                // Nobody listens if another one was faster.
+                let _ = sender.send(answer.and_then(|bytes| if is_whole(&bytes) { Ok(bytes) } else { Err(fewer()) }));
+            });
+        };
+        first_good(
+            HEDGED_AFTER,
+            |sender| ask(first, sender),
+            |sender| {
+                spare().into_iter().for_each(|other| ask(other, sender.clone()));
+            },
+        )
     }
 
     fn is_doubted(&self, number: StoreNumber) -> bool {
@@ -313,6 +345,10 @@ impl HttpStore {
     }
 }
 
+fn fewer() -> SegmentError {
+    SegmentError::Io(io::Error::other("another process gave fewer bytes than were asked for"))
+}
+
 /// The bytes of an answer.
 fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -355,7 +391,7 @@ impl OtherStore for HttpStore {
             if bytes.len() as u64 == piece {
                 return Ok(bytes);
             }
-            Err(SegmentError::Io(io::Error::other("another process gave fewer bytes than were asked for")))
+            Err(fewer())
         };
         if len <= READ_BYTES_MAX {
             return piece(0);

@@ -102,6 +102,7 @@ fn answer_to(own: &Store, question: Question, bytes: &[u8]) -> Result<Bytes, Seg
         }
         What::Seal(id) => own.seal_copy(id).map(|()| Bytes::new()),
         What::Remove(id) => own.remove_copy(id).map(|()| Bytes::new()),
+        What::Punch { id, offset, len } => own.punch_copy(id, offset, len).map(|()| Bytes::new()),
     }
 }
 

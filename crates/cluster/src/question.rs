@@ -3,7 +3,7 @@
 //! Layout:     a question, in a header: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
 //!             run, skip and length of the extent, skip and length of what is read. To write, the run is where the bytes go and
 //!             how many the request has as its body; its checksum is the kind of the segment, the skip of the
-//!             extent how long the copy is before that, and the other skip 1 if they are to be durable.
+//!             extent how long the copy is before that, and the other skip 1 if they are to be durable. To punch, the run is the range.
 //!             The answer to a read has the bytes, with their CRC-32C in a header; to a state kind, length and whether it is
 //!             open, a byte, eight and one; to a write the generation of the store, eight bytes.
 //! Invariants: Q1 a question has one form and one length, and the request has as many bytes as it says, so nothing is overlooked.
@@ -61,13 +61,21 @@ pub(crate) enum What {
     Seal(SegmentId),
     /// A copy is needed no more.
     Remove(SegmentId),
+    /// Nothing refers to this range of a copy any more.
+    Punch {
+        id: SegmentId,
+        offset: u64,
+        len: u64,
+    },
 }
 
 impl What {
     pub(crate) fn segment(&self) -> SegmentId {
         match self {
             What::Read { extent, .. } | What::Verify(extent) => extent.run.segment,
-            What::State(id) | What::Write { id, .. } | What::Seal(id) | What::Remove(id) => *id,
+            What::State(id) | What::Write { id, .. } | What::Seal(id) | What::Remove(id) | What::Punch { id, .. } => {
+                *id
+            }
         }
     }
 }
@@ -102,6 +110,9 @@ impl Question {
             }
             What::Seal(segment) => (4, none(segment), 0, 0),
             What::Remove(segment) => (5, none(segment), 0, 0),
+            What::Punch { id, offset, len } => {
+                (6, Extent { run: Run { segment: id, offset, len, crc: 0 }, skip: 0, len: 0 }, 0, 0)
+            }
         };
         let Extent { run, skip: extent_skip, len: extent_len } = extent;
         let mut bytes = Vec::with_capacity(QUESTION_BYTES);
@@ -143,6 +154,7 @@ impl Question {
             }
             4 => What::Seal(run.segment),
             5 => What::Remove(run.segment),
+            6 => What::Punch { id: run.segment, offset, len: run_len },
             _ => return None,
         };
         let question = Question { store: StoreNumber(u16::try_from(store).ok()?), what };
@@ -195,6 +207,7 @@ pub(crate) fn examples() -> Vec<Question> {
         What::Write { id, kind: Kind::Pack, offset: 0, len: 1, durably: false, before: 0 },
         What::Seal(id),
         What::Remove(id),
+        What::Punch { id, offset: 4096, len: 1 << 30 },
     ];
     all.map(|what| Question { store: StoreNumber(7), what }).to_vec()
 }

@@ -4,6 +4,7 @@
 //! Invariants: C1 a copy is of a segment of another store, and what is written to it is what that store's file has there: bytes
 //!                that arrive twice do no harm, and a part that has not arrived is zero.
 //!             C2 a copy is removed only when the rows do not name this store for it; own segments never are, here.
+//!             C3 a hole is punched only in a range of which the store that made the segment says that it has punched it too.
 //! Locking:    `Folder::copies` while the file of a copy is made; order: before the table.
 //! Durability: `Store::sync` of the segment, after `write_copy`.
 //! Not here:   what is sent and to whom (margay-cluster), the rows (margay-volume).
@@ -53,6 +54,21 @@ impl Store {
             Err(SegmentError::Missing(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Frees a range of a copy, which then reads as zeros (C3); one that is absent is fine. Not synced.
+    pub fn punch_copy(&self, id: SegmentId, offset: u64, len: u64) -> Result<(), SegmentError> {
+        self.check_copy(id)?;
+        let (segment, file) = match self.punchable(id) {
+            Err(SegmentError::Missing(_)) => return Ok(()),
+            found => found?,
+        };
+        let end =
+            offset.checked_add(len).ok_or_else(|| invalid("a hole behind the end of any file"))?.min(segment.len());
+        if offset < end {
+            file.punch_hole(offset, end - offset)?;
+        }
+        Ok(())
     }
 
     /// C1.
@@ -149,6 +165,15 @@ mod tests {
         drop(two);
         let two = store(&other, 2);
         check(&two);
+        // What the maker has punched; the others stay.
+        let holed = &extents[1].0;
+        two.punch_copy(holed.run.segment, holed.run.offset, holed.run.len).unwrap();
+        two.punch_copy(SegmentId(holed.run.segment.0 + 100), 0, 9).unwrap();
+        assert!(
+            two.punch_copy(holed.run.segment, u64::MAX, 9).is_err() && one.punch_copy(holed.run.segment, 0, 9).is_err()
+        );
+        assert!(matches!(two.verify(holed), Err(SegmentError::Corrupt { .. })));
+        extents.iter().filter(|(extent, _)| extent != holed).for_each(|(extent, _)| two.verify(extent).unwrap());
         assert!(
             two.remove_copy(extents[0].0.run.segment).is_ok() && one.remove_copy(extents[0].0.run.segment).is_err()
         );

@@ -342,7 +342,7 @@ impl Store {
         punch::punch_log(&segment, &*file, walk)
     }
 
-    fn punchable(&self, id: SegmentId) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
+    pub(crate) fn punchable(&self, id: SegmentId) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
         if self.folder.quarantine.is_held() {
             return Err(invalid("no space is given back inside segments while a backup is made"));
         }

@@ -315,12 +315,9 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "fingerprints",
             value(14, &Fingerprints { salt: [2; 16], of_secrets: vec![[3; 16]; 2] }.encode()),
         ),
-        (
-            "row_value",
-            "copies",
-            value(17, &CopiesRecord { copies: 3, write: 2, detached: vec![StoreNumber(4)] }.encode()),
-        ),
         ("row_value", "mount_lease", value(18, &sample_mount_lease(modified).encode())),
+        ("row_value", "copies", value(17, &sample_copies(false).encode())),
+        ("row_value", "copies_with_racks", value(17, &sample_copies(true).encode())),
         ("row_value", "back", value(16, &BackRow::encode(&run, Some(&key::entry(Ino(3), b"name"))))),
         ("row_value", "location", value(15, &encode_location(&key::inode(Ino(3))))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
@@ -330,6 +327,15 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("dump", "whole_stream", sealed_dump(&sample_pieces())),
     ];
     key_seeds().into_iter().chain(values).collect()
+}
+
+fn sample_copies(has_racks: bool) -> CopiesRecord {
+    let copies = CopiesRecord { copies: 3, write: 2, detached: vec![StoreNumber(4)], ..CopiesRecord::default() };
+    if !has_racks {
+        return copies;
+    }
+    let rack_of = [(StoreNumber(0), "a".to_owned()), (StoreNumber(2), "b-1".to_owned())].into();
+    CopiesRecord { racks: 2, suspended: vec![StoreNumber(1)], rack_of, ..copies }
 }
 
 fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {

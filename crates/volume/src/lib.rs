@@ -72,7 +72,7 @@ pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
-pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState};
+pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState, is_rack};
 pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
@@ -80,8 +80,8 @@ pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::{Lease, MountHolder};
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
 pub use stores::{
-    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, rename_stores,
-    visit_segments_made_by,
+    KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, oldest_read,
+    read_copies, read_segment, rename_stores, visit_segments_made_by,
 };
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{

@@ -4,7 +4,8 @@
 //! Example:    3 copies, 2 waited for: a run is in the own file and was sent to two other stores; its commit waits for the own disk
 //!             and for the faster one of the two.
 //! Layout:     `segment` is what was written to one segment and who has it, `send` one store's part of it, `targets` which stores may
-//!             be asked, `upkeep` what nobody waits for: copies that are missing, copies that nobody needs.
+//!             be asked, `upkeep` what nobody waits for: `repair` makes copies that are missing, `rebalance` moves some,
+//!             `trim` removes those that are too many.
 //! Invariants: C1 what counts as copied is durable in the file of another store's process.
 //!             C2 the bytes that are sent are those of the own file, so a copy is the same file.
 //!             C3 a store that fails is replaced for each segment that waits for it; it gets the segment whole, or not at all.
@@ -12,17 +13,22 @@
 //! Durability: `wait` after the sync of the own file; a run is acknowledged only then.
 //! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
 
+mod orphaned;
+mod rebalance;
+mod repair;
+mod scrub;
 mod segment;
 mod send;
 mod targets;
+mod trim;
 mod upkeep;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use margay_segment::{SegmentError, SegmentId, Store, StoreNumber, SyncFuture};
@@ -31,13 +37,15 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use self::segment::{Copied, Count};
+use self::segment::Copied;
 use self::targets::Targets;
 use self::upkeep::Upkeep;
 use crate::peers::{HttpPeers, Shared};
 
 /// Pieces that are sent to one store at once, each of up to 4 MiB.
 const SENDS_AT_ONCE: usize = 8;
+/// As before, of segments that are copied again.
+const BACKGROUND_SENDS_AT_ONCE: usize = 4;
 /// A store that has not answered for so long is joined by another one, if there is one.
 const JOINED_AFTER: Duration = Duration::from_secs(1);
 /// While too few stores can be reached, a write waits so long for one to come back.
@@ -51,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct HttpCopies {
     inner: Arc<Inner>,
-    upkeep: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -66,6 +74,10 @@ pub(crate) struct Inner {
     /// Of an earlier process: their stores may lack some of them.
     unsure: Mutex<HashSet<SegmentId>>,
     sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
+    background_sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
+    /// Writes that wait for copies.
+    waits: AtomicU64,
+    upkeep: OnceLock<Thread>,
     counters: Counters,
     /// The thread of upkeep is to end.
     is_over: AtomicBool,
@@ -78,6 +90,10 @@ struct Counters {
     failed_sends: AtomicU64,
     repaired: AtomicU64,
     removed: AtomicU64,
+    trimmed: AtomicU64,
+    given_up: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    damaged: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -97,6 +113,14 @@ pub struct CopyStatistics {
     pub repaired_segments: u64,
     /// Copies that no row named any more.
     pub removed_copies: u64,
+    /// Copies that were one too many.
+    pub trimmed_copies: u64,
+    /// Segments of detached stores that nothing refers to.
+    pub given_up_segments: u64,
+    /// Bytes of copies at other stores that were read to find damage.
+    pub scrubbed_bytes: u64,
+    /// Copies that were found damaged so.
+    pub damaged_copies: u64,
     /// Writes that were refused because too few stores had them.
     pub refused_writes: u64,
 }
@@ -112,13 +136,19 @@ impl HttpCopies {
             stores: Mutex::default(),
             unsure: Mutex::default(),
             sends: Mutex::default(),
+            background_sends: Mutex::default(),
+            waits: AtomicU64::new(0),
+            upkeep: OnceLock::new(),
             counters: Counters::default(),
             is_over: AtomicBool::new(false),
         });
         // The volume is not attached yet, so no own segment is written before the first look.
         inner.targets.look(&inner).map_err(|error| io::Error::other(error.to_string()))?;
-        let upkeep = Some(Upkeep::start(Arc::clone(&inner))?);
-        Ok(HttpCopies { inner, upkeep })
+        // Dropping it ends a thread also if the second one cannot start.
+        let mut copies = HttpCopies { inner, threads: Vec::new() };
+        copies.threads.push(Upkeep::start(Arc::clone(&copies.inner))?);
+        copies.threads.push(scrub::start(Arc::clone(&copies.inner))?);
+        Ok(copies)
     }
 
     pub fn statistics(&self) -> CopyStatistics {
@@ -134,6 +164,10 @@ impl HttpCopies {
             failed_sends: counters.failed_sends.load(Ordering::Relaxed),
             repaired_segments: counters.repaired.load(Ordering::Relaxed),
             removed_copies: counters.removed.load(Ordering::Relaxed),
+            trimmed_copies: counters.trimmed.load(Ordering::Relaxed),
+            given_up_segments: counters.given_up.load(Ordering::Relaxed),
+            scrubbed_bytes: counters.scrubbed_bytes.load(Ordering::Relaxed),
+            damaged_copies: counters.damaged.load(Ordering::Relaxed),
             refused_writes: counters.refused.load(Ordering::Relaxed),
         }
     }
@@ -142,7 +176,7 @@ impl HttpCopies {
 impl Drop for HttpCopies {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
-        if let Some(thread) = self.upkeep.take() {
+        for thread in self.threads.drain(..) {
             thread.thread().unpark();
             // The panic was already reported.
             let _ = thread.join();
@@ -155,9 +189,30 @@ impl Inner {
         self.own.name().number
     }
 
+    /// The thread of upkeep is to end.
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// Bounds the memory of what is sent to a store, and no other one waits for it.
     fn sends(&self, store: StoreNumber) -> Arc<Semaphore> {
         Arc::clone(self.sends.lock().entry(store).or_insert_with(|| Arc::new(Semaphore::new(SENDS_AT_ONCE))))
+    }
+
+    /// As `sends`, for what nobody waits for.
+    fn background_sends(&self, store: StoreNumber) -> Arc<Semaphore> {
+        let of_store = || Arc::new(Semaphore::new(BACKGROUND_SENDS_AT_ONCE));
+        Arc::clone(self.background_sends.lock().entry(store).or_insert_with(of_store))
+    }
+
+    /// Whether a write waits for its copies.
+    fn is_waited(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) > 0
+    }
+
+    /// A segment that was copied again is done with, so the next one can begin.
+    fn wake_upkeep(&self) {
+        self.upkeep.get().into_iter().for_each(Thread::unpark);
     }
 
     fn copied(&self, id: SegmentId) -> Option<Arc<Copied>> {
@@ -180,12 +235,20 @@ impl Inner {
     /// `needed`: so many are waited for. Only for those a store is tried that has just failed: each failure ends a segment.
     fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize, needed: usize) {
         copied.revive(&|store| self.targets.is_usable(store));
-        while copied.count().sending < wanted {
-            let is_needed = copied.count().sending < needed;
-            let Some(store) = self.targets.choose(copied.id, &copied.tried(), is_needed) else { break };
+        loop {
+            let (mut has, is_needed) = (copied.sent_to(), copied.count().sending < needed);
+            let is_more = has.len() < wanted;
+            has.push(self.own_number());
+            let store = match is_more {
+                true => self.targets.choose(copied.id, (&has, &copied.tried()), is_needed),
+                false if self.is_spread(&has) => None,
+                false => self.targets.choose_rack(copied.id, &has, &copied.tried()),
+            };
+            let Some(store) = store else { break };
             copied.join(store);
         }
-        if copied.count().sending < needed {
+        let is_short = self.racks_with(&copied.sent_to()) < self.targets.numbers().racks;
+        if copied.count().sending < needed || needed > 0 && is_short {
             copied.revive(&|store| self.targets.is_open(store));
         }
         for store in copied.behind() {
@@ -193,15 +256,39 @@ impl Inner {
         }
     }
 
+    /// Whether these stores, with the own one, are in as many racks as copies are to be in.
+    fn is_spread(&self, stores: &[StoreNumber]) -> bool {
+        self.targets.numbers().racks_of(stores.iter().copied()) >= self.racks_wanted()
+    }
+
+    /// In so many racks copies are to be.
+    fn racks_wanted(&self) -> usize {
+        let numbers = self.targets.numbers();
+        usize::from(numbers.racks.max(numbers.copies.min(2)))
+    }
+
+    /// Whether a segment that these stores and the own one have can be in more racks.
+    fn may_spread(&self, id: SegmentId, others: &[StoreNumber]) -> bool {
+        let all = [others, &[self.own_number()]].concat();
+        !others.is_empty() && !self.is_spread(&all) && self.targets.choose_rack(id, &all, &[]).is_some()
+    }
+
     async fn wait(self: Arc<Inner>, id: SegmentId) -> Result<(), SegmentError> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        // The task is not dropped before it ends, but with its runtime.
+        let waited = Arc::clone(&self).wait_for_stores(id).await;
+        self.waits.fetch_sub(1, Ordering::Relaxed);
+        waited
+    }
+
+    async fn wait_for_stores(self: Arc<Inner>, id: SegmentId) -> Result<(), SegmentError> {
         let numbers = self.targets.numbers();
         let Some(copied) = self.copied(id).filter(|_| numbers.write > 1) else { return Ok(()) };
         let (others, needed) = (usize::from(numbers.copies) - 1, usize::from(numbers.write).saturating_sub(1));
         let (target, begun) = (copied.parts(), Instant::now());
         loop {
             let changed = copied.changed.listen();
-            let count = copied.count_of(target);
-            if count.have >= needed {
+            if copied.count_of(target).have >= needed && self.racks_with(&copied.stores_of(target).0) >= numbers.racks {
                 return Ok(());
             }
             let waited = begun.elapsed();
@@ -213,21 +300,35 @@ impl Inner {
             }
             self.push(&copied, others + joined, needed + joined);
             let count = copied.count_of(target);
-            let is_hopeless = count.have + count.sending_behind < needed && waited >= PATIENCE;
+            let (have, behind) = copied.stores_of(target);
+            let may_have = self.racks_with(&[have, behind].concat());
+            let is_too_few = count.have + count.sending_behind < needed || may_have < numbers.racks;
+            let is_hopeless = is_too_few && waited >= PATIENCE;
             if is_hopeless || waited >= WAIT_TIME_MAX {
-                return Err(self.refused(&copied, count));
+                return Err(self.refused(&copied, target));
             }
             // Another store may be there by now; a change ends the wait early.
             drop(timeout(LOOK_EVERY, changed).await);
         }
     }
 
-    fn refused(&self, copied: &Copied, count: Count) -> SegmentError {
+    /// In how many racks a segment is that these stores and the own one have.
+    fn racks_with(&self, others: &[StoreNumber]) -> u8 {
+        let all = others.iter().copied().chain([self.own_number()]);
+        u8::try_from(self.targets.numbers().racks_of(all)).unwrap_or(u8::MAX)
+    }
+
+    fn refused(&self, copied: &Copied, parts: usize) -> SegmentError {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         let numbers = self.targets.numbers();
+        let (have, _) = copied.stores_of(parts);
+        let racks = match numbers.racks {
+            1 => String::new(),
+            racks => format!(", in {} of {racks} racks", self.racks_with(&have)),
+        };
         let said = format!(
-            "{} of the {} stores that a write waits for have it; {}",
-            count.have + 1,
+            "{} of the {} stores that a write waits for have it{racks}; {}",
+            have.len() + 1,
             numbers.write,
             match copied.failures() {
                 none if none.is_empty() => "no other store can be reached".to_owned(),
@@ -305,6 +406,14 @@ impl Copies for HttpCopies {
         }
         let is_settled = !inner.segments.lock().contains_key(&id) && !inner.unsure.lock().contains(&id);
         is_settled && self.stores(id).len() >= wanted
+    }
+
+    fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>) {
+        let holes = segment::blocks_of(&holes);
+        let stores = self.inner.stores.lock().get(&id).cloned().unwrap_or_default();
+        for store in stores.into_iter().filter(|_| !holes.is_empty()) {
+            self.inner.peers.spawn(send::punch(Arc::clone(&self.inner), id, holes.clone(), store));
+        }
     }
 
     fn removed(&self, id: SegmentId) {

@@ -2,15 +2,20 @@
 //!
 //! Invariants: S1 a store has a beginning of the parts: they are sent in their order.
 //!             S2 a store is sent to by one task at a time.
+//!             S3 a part's bytes never change again, so a request that arrives late does no harm: what a run has reserved and not
+//!                written is no part until nobody writes to the segment.
 //! Locking:    `state` is a leaf.
 //! Not here:   sending (send), how many stores there are to be (copies).
 
 use std::ops::Range;
 
 use event_listener::Event;
-use margay_segment::format::ALIGN_BYTES;
+use margay_segment::format::{ALIGN_BYTES, PACK_HEADER_BYTES};
 use margay_segment::{Kind, SegmentId, StoreNumber};
 use parking_lot::Mutex;
+
+/// File systems free whole blocks; usual ones have no larger ones.
+const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Debug)]
 pub(super) struct Copied {
@@ -28,6 +33,8 @@ struct State {
     /// Parts of the file, in the order in which they were written.
     parts: Vec<Range<u64>>,
     copies: Vec<OneCopy>,
+    /// The parts are all of the file.
+    is_finished: bool,
 }
 
 #[derive(Debug)]
@@ -69,15 +76,33 @@ impl Copied {
     pub(super) fn whole(id: SegmentId, kind: Kind, len: u64, stores: impl Iterator<Item = StoreNumber>) -> Copied {
         let part = 0..len;
         let copies = stores.map(|store| OneCopy { store, has: 1, is_sending: false, failure: None }).collect();
-        let state = Mutex::new(State { parts: vec![part], copies });
+        let state = Mutex::new(State { parts: vec![part], copies, is_finished: true });
         Copied { id, kind, is_repair: true, state, changed: Event::new() }
     }
 
     pub(super) fn wrote(&self, part: Range<u64>) {
         let mut state = self.state.lock();
-        // What was there before copies were made, and the header of the file, go with the first part.
-        let start = if state.parts.is_empty() { 0 } else { part.start };
-        state.parts.push(start..part.end);
+        assert!(!state.is_finished, "nothing is written to a segment that nobody writes to");
+        if self.kind == Kind::Pack && state.parts.is_empty() {
+            state.parts.push(0..PACK_HEADER_BYTES as u64);
+        }
+        state.parts.push(part);
+    }
+
+    /// Whether runs of the pack were begun before copies were made: what they write is no part before `finish`.
+    pub(super) fn lacks_beginning(&self) -> bool {
+        let is_first = |part: &Range<u64>| part.end > PACK_HEADER_BYTES as u64;
+        self.kind == Kind::Pack
+            && joined(&self.state.lock().parts).first().is_some_and(|part| part.start > 0 || !is_first(part))
+    }
+
+    /// Nobody writes to the segment any more: what was not announced becomes the last parts (S3).
+    pub(super) fn finish(&self, len: u64) {
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.is_finished, true) {
+            let gaps = gaps(&joined(&state.parts), len);
+            state.parts.extend(gaps);
+        }
     }
 
     pub(super) fn parts(&self) -> usize {
@@ -98,6 +123,20 @@ impl Copied {
             count.sending_behind += usize::from(sends && !has);
         }
         count
+    }
+
+    /// Stores that have the first parts, and those that are sent to and have not.
+    pub(super) fn stores_of(&self, parts: usize) -> (Vec<StoreNumber>, Vec<StoreNumber>) {
+        let state = self.state.lock();
+        let of = |keep: &dyn Fn(&OneCopy) -> bool| {
+            state.copies.iter().filter(|copy| keep(copy)).map(|copy| copy.store).collect()
+        };
+        (of(&|copy| copy.has >= parts), of(&|copy| copy.has < parts && copy.failure.is_none()))
+    }
+
+    /// Stores that are sent to.
+    pub(super) fn sent_to(&self) -> Vec<StoreNumber> {
+        self.state.lock().copies.iter().filter(|copy| copy.failure.is_none()).map(|copy| copy.store).collect()
     }
 
     /// Stores that were chosen, whatever became of them.
@@ -203,8 +242,26 @@ fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
     all
 }
 
+/// Whole blocks within parts that may touch: less than that frees nothing.
+pub(super) fn blocks_of(parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let blocks = joined(parts)
+        .into_iter()
+        .map(|part| part.start.next_multiple_of(BLOCK_BYTES)..part.end / BLOCK_BYTES * BLOCK_BYTES);
+    blocks.filter(|part| part.start < part.end).collect()
+}
+
+/// What lies between parts that ascend, and behind them.
+fn gaps(parts: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
+    let starts = std::iter::once(0).chain(parts.iter().map(|part| part.end));
+    let ends = parts.iter().map(|part| part.start).chain([len]);
+    starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| start..end).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use margay_env::Env;
+    use margay_segment::{Extent, Options, RunLength, Segments, Store, StoreName};
+
     use super::*;
 
     const ONE: StoreNumber = StoreNumber(1);
@@ -214,6 +271,7 @@ mod tests {
     fn a_store_has_what_it_was_sent_and_one_that_failed_goes_on_where_it_was() {
         let copied = Copied::new(SegmentId(7), Kind::Pack);
         copied.wrote(64..100);
+        assert!(!copied.lacks_beginning());
         copied.join(ONE);
         copied.join(TWO);
         copied.join(TWO);
@@ -221,20 +279,20 @@ mod tests {
         assert!(copied.behind().is_empty(), "one task sends to a store");
         let lacking = copied.lacking(ONE).unwrap();
         // The header goes with the first part.
-        assert_eq!((&lacking.parts[0], lacking.parts.len(), lacking.until, lacking.before), (&(0..100), 1, 1, 0));
+        assert_eq!((&lacking.parts[0], lacking.parts.len(), lacking.until, lacking.before), (&(0..100), 1, 2, 0));
         copied.wrote(100..120);
         copied.wrote(200..210);
-        copied.has(ONE, 1);
+        copied.has(ONE, 2);
         assert_eq!(copied.count(), Count { have: 0, sending: 2, sending_behind: 2 });
-        assert_eq!(copied.count_of(1), Count { have: 1, sending: 2, sending_behind: 1 });
+        assert_eq!(copied.count_of(2), Count { have: 1, sending: 2, sending_behind: 1 });
         copied.failed(TWO, "gone".to_owned());
         assert_eq!(copied.count(), Count { have: 0, sending: 1, sending_behind: 1 });
         assert_eq!(copied.failures(), "store 2: gone");
         let lacking = copied.lacking(ONE).unwrap();
-        assert_eq!((lacking.parts, lacking.until, lacking.before), (vec![100..120, 200..210], 3, 100));
+        assert_eq!((lacking.parts, lacking.until, lacking.before), (vec![100..120, 200..210], 4, 100));
         copied.lost(ONE);
         assert_eq!(copied.lacking(ONE).unwrap().parts, [0..120, 200..210]);
-        copied.has(ONE, 3);
+        copied.has(ONE, 4);
         assert!(copied.lacking(ONE).is_none());
         copied.revive(&|_| false);
         assert!(copied.behind().is_empty());
@@ -243,5 +301,70 @@ mod tests {
         assert_eq!(copied.lacking(TWO).unwrap().parts, [0..120, 200..210]);
         assert_eq!(joined(&[25..27, 1..1, 0..2, 2..3, 26..26]), [0..3, 25..27]);
         assert_eq!(joined(&[0..13, 16..20, 25..30]), [0..20, 25..30], "what aligns two runs is sent with them");
+    }
+
+    fn store(folder: &std::path::Path, number: u16) -> std::sync::Arc<Store> {
+        let store = Store::open(Env::real(), Options::new(folder)).unwrap();
+        store.attach(StoreName { number: StoreNumber(number), generation: 1, ..store.name() }).unwrap();
+        store
+    }
+
+    /// What is sent now, as a request that may arrive later.
+    fn request(from: &Store, copied: &Copied, to: StoreNumber) -> Vec<(u64, Vec<u8>)> {
+        let lacking = copied.lacking(to).unwrap();
+        copied.has(to, lacking.until);
+        let read = |part: Range<u64>| {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            from.file(copied.id).unwrap().read_exact_at(&mut bytes, part.start).unwrap();
+            (part.start, bytes)
+        };
+        lacking.parts.into_iter().map(read).collect()
+    }
+
+    #[test]
+    fn a_request_that_arrives_last_overwrites_nothing() {
+        for has_copies_from_the_start in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let (from, to) = (store(&folder.path().join("from"), 1), store(&folder.path().join("to"), 2));
+            let mut early = from.begin(RunLength::Exact(5000), b"early").unwrap();
+            let mut other = from.begin(RunLength::Exact(4000), b"other").unwrap();
+            assert_eq!(early.segment(), other.segment());
+            let copied = Copied::new(early.segment(), Kind::Pack);
+            other.write(&[2; 4000]).unwrap();
+            let second = other.end().unwrap();
+            copied.wrote(other.written());
+            copied.join(TWO);
+            assert_eq!(copied.behind(), [TWO]);
+            // Another writer has reserved what lies before it, and not written it.
+            let late = request(&from, &copied, TWO);
+            assert!(copied.lacks_beginning());
+            early.write(&[1; 5000]).unwrap();
+            let first = early.end().unwrap();
+            if has_copies_from_the_start {
+                copied.wrote(early.written());
+                assert!(!copied.lacks_beginning());
+            } else {
+                drop((early, other));
+                from.seal(copied.id).unwrap();
+                let info = from.listed(copied.id).unwrap();
+                assert!(!info.open);
+                copied.finish(info.len);
+                copied.finish(info.len);
+            }
+            for (offset, bytes) in request(&from, &copied, TWO).into_iter().chain(late) {
+                to.write_copy(copied.id, Kind::Pack, offset, &bytes).unwrap();
+            }
+            assert!(copied.lacking(TWO).is_none());
+            [first, second].into_iter().for_each(|run| to.verify(&Extent::whole(run)).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_no_part_has_is_between_them_and_behind() {
+        assert_eq!(gaps(&[2..5, 7..9], 20), [0..2, 5..7, 9..20]);
+        assert_eq!(gaps(&[0..5, 7..9, 11..20], 20), [5..7, 9..11]);
+        assert!(blocks_of(&[8000..9000, 5000..8000, 100..4000, 4096..4097]).is_empty());
+        assert_eq!(blocks_of(&[8000..13_000, 0..4096, 5000..8000]), [0..4096, 8192..12_288]);
+        assert!(gaps(&[], 0).is_empty() && gaps(&[0..2, 2..4], 4).is_empty());
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariants: N1 what a store has of a batch counts only if one process of it took all of it and synced it: one that was started
 //!                again in between may have lost what was not synced, and gets the batch again.
+//!             N2 the piece that asks for the sync is sent after all others were answered.
+//!             N3 what nobody waits for has turns of its own, and lets writes that wait go first.
 //! Not here:   who is sent what (segment), the store's answers (peers).
 
 use std::io;
@@ -11,6 +13,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_segment::{Kind, SegmentError, SegmentId, StoreNumber};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::Inner;
 use super::segment::Copied;
@@ -20,11 +25,19 @@ use crate::question::{WRITE_BYTES_MAX, What};
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often a batch is sent whose store was started again meanwhile.
 const BATCH_TRIES_MAX: usize = 3;
+/// Pieces of one batch that are on their way at once: one is read and one is synced while one is sent.
+const PIECES_AT_ONCE: usize = 3;
+/// A store syncs after so many pieces: with more of them in its memory the syncs of others would wait for these too.
+const SYNC_EVERY: usize = 4;
+/// A piece that nobody waits for gives way to writes that wait for so long at most (N3).
+const GIVES_WAY_FOR: Duration = Duration::from_millis(25);
+const GIVES_WAY_STEP: Duration = Duration::from_millis(2);
 
 /// Until the store has all, or fails.
 pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNumber) {
     while let Some(lacking) = copied.lacking(store) {
-        match send_batch(&inner, (copied.id, copied.kind), (&lacking.parts, lacking.before), store).await {
+        let pace = if copied.is_repair { Pace::Background } else { Pace::Awaited };
+        match send_batch(&inner, (copied.id, copied.kind), (&lacking.parts, lacking.before), (store, pace)).await {
             Ok(()) => {
                 // Before whoever waits sees it: its commit names the store.
                 inner.note_copy(copied.id, store);
@@ -40,10 +53,20 @@ pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNum
                 inner.targets.failed(store);
                 copied.failed(store, error.to_string());
                 seal_here(&inner, &copied);
-                return;
+                break;
             }
         }
     }
+    if copied.is_repair {
+        inner.wake_upkeep();
+    }
+}
+
+/// Whether somebody waits for what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    Awaited,
+    Background,
 }
 
 /// What comes next goes to another pack, whose stores do not have to get what is in this one first.
@@ -60,27 +83,77 @@ pub(super) async fn send_batch(
     inner: &Arc<Inner>,
     (id, kind): (SegmentId, Kind),
     (parts, before): (&[Range<u64>], u64),
-    store: StoreNumber,
+    (store, pace): (StoreNumber, Pace),
 ) -> Result<(), SegmentError> {
-    let sends = inner.sends(store);
+    let batch = Batch { inner: Arc::clone(inner), id, kind, before, store, pace };
     let pieces: Vec<Range<u64>> = parts.iter().flat_map(pieces_of).collect();
+    let Some((last, others)) = pieces.split_last() else { return Ok(()) };
     for _ in 0..BATCH_TRIES_MAX {
-        let mut generations = Vec::new();
-        for (at, piece) in pieces.iter().enumerate() {
-            // The semaphore is never closed.
-            let _turn = sends.acquire().await.map_err(|error| SegmentError::Io(io::Error::other(error)))?;
-            let (len, durably) = (piece.end - piece.start, at + 1 == pieces.len());
-            let body = read(inner, id, piece.clone()).await?;
-            let what = What::Write { id, kind, offset: piece.start, len, durably, before };
-            let answer = inner.peers.ask_with(store, what, body, SEND_TIME_MAX).await?;
-            inner.counters.sent_bytes.fetch_add(len, Ordering::Relaxed);
-            generations.push(answer);
-        }
+        let mut generations = batch.send_all(others).await?;
+        // N2.
+        let turn = batch.turn().await?;
+        generations.push(batch.clone().send_piece(last.clone(), true, turn).await?);
         if generations.windows(2).all(|two| two[0] == two[1]) {
             return Ok(());
         }
     }
     Err(SegmentError::Unreachable(id, store))
+}
+
+type Turn = tokio::sync::OwnedSemaphorePermit;
+
+#[derive(Clone)]
+struct Batch {
+    inner: Arc<Inner>,
+    id: SegmentId,
+    kind: Kind,
+    before: u64,
+    store: StoreNumber,
+    pace: Pace,
+}
+
+impl Batch {
+    async fn turn(&self) -> Result<Turn, SegmentError> {
+        let turns: Arc<Semaphore> = match self.pace {
+            Pace::Awaited => self.inner.sends(self.store),
+            Pace::Background => self.inner.background_sends(self.store),
+        };
+        // The semaphore is never closed.
+        let turn = turns.acquire_owned().await.map_err(|error| SegmentError::Io(io::Error::other(error)))?;
+        let begun = Instant::now();
+        while self.pace == Pace::Background && self.inner.is_waited() && begun.elapsed() < GIVES_WAY_FOR {
+            sleep(GIVES_WAY_STEP).await;
+        }
+        Ok(turn)
+    }
+
+    /// Several pieces at once, in any order; the generations of the store that took them.
+    async fn send_all(&self, pieces: &[Range<u64>]) -> Result<Vec<bytes::Bytes>, SegmentError> {
+        let (mut generations, mut under_way) = (Vec::new(), JoinSet::new());
+        let answered = |joined: Result<Result<bytes::Bytes, SegmentError>, tokio::task::JoinError>| {
+            joined.unwrap_or_else(|error| Err(SegmentError::Io(io::Error::other(error))))
+        };
+        for (at, piece) in pieces.iter().enumerate() {
+            while under_way.len() >= PIECES_AT_ONCE {
+                generations.extend(under_way.join_next().await.map(answered).transpose()?);
+            }
+            let (turn, durably) = (self.turn().await?, (at + 1) % SYNC_EVERY == 0);
+            under_way.spawn(self.clone().send_piece(piece.clone(), durably, turn));
+        }
+        while let Some(joined) = under_way.join_next().await {
+            generations.push(answered(joined)?);
+        }
+        Ok(generations)
+    }
+
+    async fn send_piece(self, piece: Range<u64>, durably: bool, _turn: Turn) -> Result<bytes::Bytes, SegmentError> {
+        let (inner, len) = (&self.inner, piece.end - piece.start);
+        let body = read(inner, self.id, piece.clone()).await?;
+        let what = What::Write { id: self.id, kind: self.kind, offset: piece.start, len, durably, before: self.before };
+        let answer = inner.peers.ask_with(self.store, what, body, SEND_TIME_MAX).await?;
+        inner.counters.sent_bytes.fetch_add(len, Ordering::Relaxed);
+        Ok(answer)
+    }
 }
 
 fn pieces_of(part: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
@@ -106,6 +179,18 @@ pub(super) async fn seal(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
     let Ok(_turn) = sends.acquire().await else { return };
     // A copy that stays open costs a file handle until its store is started again.
     let _ = inner.peers.ask(store, What::Seal(id), SEND_TIME_MAX).await;
+}
+
+/// Nothing refers to these ranges any more. A store that is not reached keeps them until the segment goes.
+pub(super) async fn punch(inner: Arc<Inner>, id: SegmentId, holes: Vec<Range<u64>>, store: StoreNumber) {
+    let sends = inner.background_sends(store);
+    for hole in holes {
+        let Ok(_turn) = sends.acquire().await else { return };
+        let what = What::Punch { id, offset: hole.start, len: hole.end - hole.start };
+        if inner.peers.ask(store, what, SEND_TIME_MAX).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The segment is gone. A store that is not reached removes its copy later, by the rows.

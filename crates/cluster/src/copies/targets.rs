@@ -2,6 +2,8 @@
 //!
 //! Why:        rows say which stores a process has open; what fails is left alone for a while.
 //! Invariants: T1 a segment's stores are chosen by its id, so that each store has about as many copies as any other.
+//!             T2 a store in a rack that has no copy yet comes before any other that can be asked.
+//!             T3 a store that is suspended gets nothing new; what it has counts.
 //! Not here:   when a segment needs another store (copies, upkeep).
 
 use std::collections::HashMap;
@@ -32,11 +34,18 @@ struct State {
     /// When a store was seen open the last time.
     seen: HashMap<StoreNumber, Instant>,
     began: Option<Instant>,
+    /// Bytes of the segments that a store has, as rows said when copies were moved last.
+    fill: HashMap<StoreNumber, u64>,
 }
 
 impl State {
     fn is_open(&self, store: StoreNumber) -> bool {
         self.live.contains_key(&store) && !self.numbers.detached.contains(&store)
+    }
+
+    /// Whether it may get copies (T3).
+    fn is_target(&self, store: StoreNumber) -> bool {
+        self.is_usable(store) && !self.numbers.suspended.contains(&store)
     }
 
     fn is_usable(&self, store: StoreNumber) -> bool {
@@ -73,7 +82,8 @@ impl Targets {
     pub(super) fn is_long_gone(&self, store: StoreNumber) -> bool {
         let state = self.0.lock();
         let last = state.seen.get(&store).copied().or(state.began);
-        last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
+        let is_suspended = state.numbers.suspended.contains(&store);
+        !is_suspended && last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
     }
 
     pub(super) fn is_usable(&self, store: StoreNumber) -> bool {
@@ -85,19 +95,53 @@ impl Targets {
         self.0.lock().is_open(store)
     }
 
-    /// Stores that can be asked now.
+    pub(super) fn is_suspended(&self, store: StoreNumber) -> bool {
+        self.0.lock().numbers.suspended.contains(&store)
+    }
+
+    /// Stores that may get copies now.
     pub(super) fn usable(&self, except: &[StoreNumber]) -> Vec<StoreNumber> {
         let state = self.0.lock();
-        let usable = state.live.keys().copied().filter(|store| !except.contains(store) && state.is_usable(*store));
+        let usable = state.live.keys().copied().filter(|store| !except.contains(store) && state.is_target(*store));
         usable.collect()
     }
 
-    /// A store for a segment (T1). `is_needed`: one that has just failed may be there again, and is better than none.
-    pub(super) fn choose(&self, id: SegmentId, except: &[StoreNumber], is_needed: bool) -> Option<StoreNumber> {
+    /// A store for a segment (T1, T2), which is at `has`. `is_needed`: one that has just failed may be there again, and is better than
+    /// none.
+    pub(super) fn choose(
+        &self,
+        id: SegmentId,
+        (has, except): (&[StoreNumber], &[StoreNumber]),
+        is_needed: bool,
+    ) -> Option<StoreNumber> {
         let state = self.0.lock();
-        let may_be = |store: &StoreNumber| if is_needed { state.is_open(*store) } else { state.is_usable(*store) };
-        let open = state.live.keys().copied().filter(|store| !except.contains(store) && may_be(store));
-        open.max_by_key(|store| (state.is_usable(*store), weight(id, *store)))
+        let may_be = |store: &StoreNumber| if is_needed { state.is_open(*store) } else { state.is_target(*store) };
+        let is_new = |store: &StoreNumber| !has.contains(store) && !except.contains(store);
+        let open = state.live.keys().copied().filter(|store| is_new(store) && may_be(store));
+        let is_rack_new =
+            |store: StoreNumber| has.iter().all(|one| state.numbers.rack(*one) != state.numbers.rack(store));
+        open.max_by_key(|store| (state.is_target(*store), is_rack_new(*store), weight(id, *store)))
+    }
+
+    /// As `choose`, only in a rack that has no copy.
+    pub(super) fn choose_rack(
+        &self,
+        id: SegmentId,
+        has: &[StoreNumber],
+        except: &[StoreNumber],
+    ) -> Option<StoreNumber> {
+        let store = self.choose(id, (has, except), false)?;
+        let numbers = self.numbers();
+        has.iter().all(|one| numbers.rack(*one) != numbers.rack(store)).then_some(store)
+    }
+
+    /// 0: not known.
+    pub(super) fn fill(&self, store: StoreNumber) -> u64 {
+        self.0.lock().fill.get(&store).copied().unwrap_or_default()
+    }
+
+    pub(super) fn filled(&self, fill: HashMap<StoreNumber, u64>) {
+        self.0.lock().fill = fill;
     }
 
     pub(super) fn failed(&self, store: StoreNumber) {
@@ -106,7 +150,7 @@ impl Targets {
 }
 
 /// The store with the highest weight has the segment (rendezvous hashing).
-fn weight(id: SegmentId, store: StoreNumber) -> u64 {
+pub(super) fn weight(id: SegmentId, store: StoreNumber) -> u64 {
     // The finalizer of SplitMix64: each bit of the input changes half of those of the output.
     let mut bits = id.0 ^ u64::from(store.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -124,9 +168,9 @@ mod tests {
         targets.0.lock().live = (1..=4).map(|number| (StoreNumber(number), 1)).collect();
         let mut counts = [0; 5];
         for id in 1..=4000 {
-            let store = targets.choose(SegmentId(id), &[], false).unwrap();
+            let store = targets.choose(SegmentId(id), (&[], &[]), false).unwrap();
             counts[usize::from(store.0)] += 1;
-            let next = targets.choose(SegmentId(id), &[store], false).unwrap();
+            let next = targets.choose(SegmentId(id), (&[store], &[]), false).unwrap();
             assert_ne!(next, store);
         }
         assert!(counts[1..].iter().all(|count| (800..1200).contains(count)), "{counts:?}");
@@ -137,9 +181,41 @@ mod tests {
         assert_eq!(usable, [StoreNumber(4)]);
         // One that failed, if there is no other one.
         let rest = [StoreNumber(1), StoreNumber(4)];
-        assert_eq!(targets.choose(SegmentId(1), &rest, true), Some(StoreNumber(2)));
-        assert_eq!(targets.choose(SegmentId(1), &rest, false), None, "nobody waits for it");
-        assert_eq!(targets.choose(SegmentId(1), &[rest[0], StoreNumber(2), rest[1]], true), None);
+        assert_eq!(targets.choose(SegmentId(1), (&rest, &[]), true), Some(StoreNumber(2)));
+        assert_eq!(targets.choose(SegmentId(1), (&[], &rest), false), None, "nobody waits for it");
+        assert_eq!(targets.choose(SegmentId(1), (&rest, &[StoreNumber(2)]), true), None);
         assert!(targets.is_open(StoreNumber(2)) && !targets.is_open(StoreNumber(3)));
+    }
+
+    #[test]
+    fn a_rack_without_a_copy_comes_first_and_a_suspended_store_gets_none() {
+        let targets = Targets::default();
+        {
+            let mut state = targets.0.lock();
+            state.live = (1..=4).map(|number| (StoreNumber(number), 1)).collect();
+            let racks = [(0, "a"), (1, "a"), (2, "a"), (3, "b")];
+            state.numbers.rack_of =
+                racks.into_iter().map(|(store, rack)| (StoreNumber(store), rack.to_owned())).collect();
+        }
+        let [zero, three, four] = [0, 3, 4].map(StoreNumber);
+        for id in (1..200).map(SegmentId) {
+            let first = targets.choose(id, (&[zero], &[]), false).unwrap();
+            // Store 4 has no rack, which is a rack too.
+            assert!([three, four].contains(&first), "{first:?}");
+            let second = targets.choose(id, (&[zero, first], &[]), false).unwrap();
+            assert!([three, four].contains(&second) && first != second);
+            assert!(targets.choose_rack(id, &[zero, first, second], &[]).is_none());
+            assert!(targets.choose(id, (&[zero, first, second], &[]), false).is_some());
+        }
+        targets.0.lock().numbers.suspended = vec![three];
+        for id in (1..200).map(SegmentId) {
+            assert_eq!(targets.choose(id, (&[zero], &[]), false), Some(four));
+            assert_ne!(targets.choose(id, (&[zero, four], &[]), false), Some(three));
+        }
+        assert!(targets.is_usable(three) && !targets.is_long_gone(three));
+        // Better than none.
+        let others = [1, 2, 4].map(StoreNumber);
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), false), None);
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), true), Some(three));
     }
 }

@@ -1,45 +1,54 @@
-//! What nobody waits for: copies that are missing are made, those that nobody needs are removed.
+//! What nobody waits for: what the rows say is looked at, and copies that nobody needs are removed.
 //!
-//! Invariants: U1 a segment that is written no more is at as many stores as the volume says, once these can be reached.
-//!             U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`: the first commit that refers to a
+//! Invariants: U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`: the first commit that refers to a
 //!                segment may be that much later than its bytes.
-//!             U3 of a store that is detached for good, the lowest of the stores that have a segment makes the copy that is missing.
 //! Locking:    one thread; its own state is not shared.
-//! Not here:   copies of what is being written (copies).
+//! Not here:   copies of what is being written (copies), those that are missing (repair).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use margay_segment::{OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, rename_stores, visit_segments_made_by};
+use margay_segment::{Kind, OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_volume::{CopiesRecord, Error, visit_segments_made_by};
 use tokio::time::Instant;
 
+use super::orphaned::Orphaned;
+use super::repair::Repairs;
 use super::segment::Copied;
+use super::trim::Trims;
 use super::{Inner, send};
 use crate::peers::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
+const ORPHANED_EVERY: Duration = Duration::from_secs(600);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// A copy that no row names is kept for so long.
 const UNNAMED_FOR: Duration = Duration::from_secs(3600);
-/// Segments that are copied again at once; the others wait for them.
-const REPAIRED_AT_ONCE: usize = 2;
+/// The thread looks after other things when it has asked a store about its copies for so long.
+const ASK_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The thread, and what it knows between two rounds.
 pub(super) struct Upkeep {
     inner: Arc<Inner>,
-    repaired_at: Option<Instant>,
+    looked_at: Option<Instant>,
+    found_at: Option<Instant>,
     swept_at: Option<Instant>,
+    orphaned_at: Option<Instant>,
+    orphaned: Orphaned,
+    /// What the rows said when copies that are missing were looked for.
+    found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
+    repairs: Repairs,
+    trims: Trims,
     /// How often a store had been opened when it was asked what it has.
     asked: HashMap<StoreNumber, u64>,
-    /// Detached stores whose segments lack no copy that is made here, while these are the numbers.
-    whole: (CopiesRecord, BTreeSet<StoreNumber>),
+    /// What a store is being asked for: the store, how often it was opened, and the segments.
+    asking: Option<(StoreNumber, u64, Vec<SegmentId>)>,
     /// Copies that no row names, how long they were, and since when.
     unnamed: HashMap<SegmentId, (u64, Instant)>,
 }
@@ -47,17 +56,27 @@ pub(super) struct Upkeep {
 impl Upkeep {
     /// It ends after `Inner::is_over` is set and the thread unparked.
     pub(super) fn start(inner: Arc<Inner>) -> io::Result<JoinHandle<()>> {
-        let (asked, whole, unnamed) = (HashMap::new(), Default::default(), HashMap::new());
-        let upkeep = Upkeep { inner, repaired_at: None, swept_at: None, asked, whole, unnamed };
+        let upkeep = Upkeep {
+            inner,
+            looked_at: None,
+            found_at: None,
+            swept_at: None,
+            orphaned_at: None,
+            orphaned: Orphaned::default(),
+            found_for: Default::default(),
+            repairs: Repairs::default(),
+            trims: Trims::default(),
+            asked: HashMap::new(),
+            asking: None,
+            unnamed: HashMap::new(),
+        };
         std::thread::Builder::new().name("copies".to_owned()).spawn(move || upkeep.run())
     }
 
-    fn is_over(&self) -> bool {
-        self.inner.is_over.load(Ordering::Acquire)
-    }
-
     fn run(mut self) {
-        while !self.is_over() {
+        // Set once, by this thread.
+        let _ = self.inner.upkeep.set(std::thread::current());
+        while !self.inner.is_over() {
             // Before the volume has given the store its number, it has no segments of its own.
             if self.inner.own.is_attached()
                 && let Err(error) = self.round()
@@ -69,15 +88,30 @@ impl Upkeep {
     }
 
     fn round(&mut self) -> Result<(), Error> {
-        self.inner.targets.look(&self.inner)?;
-        self.settle();
         let now = Instant::now();
         let is_due = |at: Option<Instant>, every| at.is_none_or(|at| at + every <= now);
-        if is_due(self.repaired_at, REPAIR_EVERY) {
-            self.repaired_at = Some(now);
+        if is_due(self.looked_at, LOOK_EVERY) {
+            self.looked_at = Some(now);
+            let before = self.inner.targets.numbers().recovered;
+            self.inner.targets.look(&self.inner)?;
+            if self.inner.targets.numbers().recovered != before {
+                // An operator wants all stores to be asked again.
+                (self.asked, self.asking, self.found_at) = (HashMap::new(), None, None);
+            }
             self.ask_what_they_have();
-            self.repair();
-            self.repair_detached()?;
+        }
+        self.settle();
+        let rows = (self.inner.targets.numbers(), self.inner.targets.live());
+        if is_due(self.found_at, REPAIR_EVERY) || self.found_for != rows {
+            (self.found_at, self.found_for) = (Some(now), rows);
+            self.trims.find(&self.inner);
+            self.repairs.find(&self.inner, self.trims.is_idle())?;
+        }
+        self.repairs.begin(&self.inner);
+        self.trims.go_on(&self.inner)?;
+        if is_due(self.orphaned_at, ORPHANED_EVERY) {
+            self.orphaned_at = Some(now);
+            self.orphaned.look(&self.inner, now)?;
         }
         if is_due(self.swept_at, SWEEP_EVERY) {
             self.swept_at = Some(now);
@@ -96,6 +130,17 @@ impl Upkeep {
                 inner.segments.lock().remove(&copied.id);
                 continue;
             };
+            let sent_to = copied.sent_to();
+            let is_elsewhere = sent_to.len() > wanted
+                || sent_to.iter().any(|store| inner.targets.is_suspended(*store))
+                || inner.may_spread(copied.id, &sent_to);
+            if !info.open {
+                copied.finish(info.len);
+            } else if copied.lacks_beginning() || copied.kind == Kind::Pack && is_elsewhere {
+                // What comes next goes to a new pack, and to other stores.
+                let sealed = inner.own.seal(copied.id);
+                sealed.unwrap_or_else(|error| tracing::warn!(segment = ?copied.id, %error, "a pack is sealed later"));
+            }
             // Nobody waits for it.
             inner.push(&copied, wanted, 0);
             let count = copied.count();
@@ -104,6 +149,13 @@ impl Upkeep {
             }
             inner.segments.lock().remove(&copied.id);
             inner.unsure.lock().remove(&copied.id);
+            // One that failed has a part of it.
+            let (have, _) = copied.stores_of(copied.parts());
+            copied
+                .tried()
+                .iter()
+                .filter(|store| !have.contains(store))
+                .for_each(|store| inner.forget_copy(copied.id, *store));
             for store in copied.tried() {
                 inner.peers.spawn(send::seal(Arc::clone(inner), copied.id, store));
             }
@@ -112,89 +164,58 @@ impl Upkeep {
 
     /// What rows say of a store is compared with what it has, once for each time that it is opened.
     fn ask_what_they_have(&mut self) {
-        for (store, generation) in self.inner.targets.live() {
-            if self.asked.get(&store) == Some(&generation) || !self.inner.targets.is_usable(store) {
-                continue;
+        let begun = Instant::now();
+        let live = self.inner.targets.live();
+        if self.asking.as_ref().is_some_and(|(store, generation, _)| live.get(store) != Some(generation)) {
+            self.asking = None;
+        }
+        while begun.elapsed() < ASK_TIME_MAX && !self.inner.is_over() {
+            let Some((store, generation, mut left)) = self.asking.take().or_else(|| self.next_to_ask(&live)) else {
+                return;
+            };
+            while begun.elapsed() < ASK_TIME_MAX
+                && let Some(id) = left.pop()
+            {
+                // It is asked again when it answers again.
+                if !self.ask_about(store, id) {
+                    return;
+                }
             }
-            let stores = self.inner.stores.lock();
-            let there = stores.iter().filter(|(_, stores)| stores.contains(&store)).map(|(id, _)| *id).collect();
-            drop(stores);
-            if self.ask_one(store, there) {
+            if left.is_empty() {
                 self.asked.insert(store, generation);
+            } else {
+                self.asking = Some((store, generation, left));
             }
         }
     }
 
-    /// False if it was not told all.
-    fn ask_one(&self, store: StoreNumber, there: Vec<SegmentId>) -> bool {
-        let (inner, asked) = (&self.inner, HttpStore::new(&self.inner.peers, store));
-        for id in there {
-            let Ok(info) = inner.own.listed(id) else { continue };
-            // What is being written is looked after by who writes it.
-            if info.open || inner.segments.lock().contains_key(&id) {
-                continue;
-            }
-            if self.is_over() {
-                return false;
-            }
-            let len = match asked.state(id) {
-                Ok(there) => there.len,
-                Err(SegmentError::Missing(_)) => 0,
-                Err(_) => return false,
-            };
-            if len < info.len {
-                tracing::warn!(segment = ?id, store = store.0, len, of = info.len, "a copy is missing, or not whole");
-                inner.forget_copy(id, store);
-            }
+    fn next_to_ask(&self, live: &HashMap<StoreNumber, u64>) -> Option<(StoreNumber, u64, Vec<SegmentId>)> {
+        let is_new = |(store, generation): &(&StoreNumber, &u64)| self.asked.get(store) != Some(generation);
+        let (store, generation) =
+            live.iter().filter(is_new).find(|(store, _)| self.inner.targets.is_usable(**store))?;
+        let stores = self.inner.stores.lock();
+        let there = stores.iter().filter(|(_, stores)| stores.contains(store)).map(|(id, _)| *id).collect();
+        Some((*store, *generation, there))
+    }
+
+    /// False if the store does not answer.
+    fn ask_about(&self, store: StoreNumber, id: SegmentId) -> bool {
+        let inner = &self.inner;
+        let Ok(info) = inner.own.listed(id) else { return true };
+        // What is being written is looked after by who writes it.
+        if info.open || inner.segments.lock().contains_key(&id) {
+            return true;
+        }
+        let len = match HttpStore::new(&inner.peers, store).state(id) {
+            Ok(there) => there.len,
+            Err(SegmentError::Missing(_)) => 0,
+            Err(_) => return false,
+        };
+        if len < info.len {
+            tracing::warn!(segment = ?id, store = store.0, len, of = info.len, "a copy is missing, or not whole");
+            inner.forget_copy(id, store);
         }
         true
-    }
-
-    /// Begins to copy own segments that are at too few stores (U1).
-    fn repair(&self) {
-        let inner = &self.inner;
-        let numbers = inner.targets.numbers();
-        let wanted = usize::from(numbers.copies) - 1;
-        let mut running = inner.segments.lock().values().filter(|copied| copied.is_repair).count();
-        for info in inner.own.segments() {
-            if running >= REPAIRED_AT_ONCE || self.is_over() {
-                return;
-            }
-            if info.open || info.id.made_by() != inner.own_number() || inner.segments.lock().contains_key(&info.id) {
-                continue;
-            }
-            numbers.detached.iter().for_each(|store| inner.forget_copy(info.id, *store));
-            let mut have = inner.stores.lock().get(&info.id).cloned().unwrap_or_default();
-            have.retain(|store| !inner.targets.is_long_gone(*store));
-            // Those of an earlier process get all of it again.
-            let again =
-                if inner.unsure.lock().contains(&info.id) { std::mem::take(&mut have) } else { BTreeSet::new() };
-            let is_possible = again.iter().any(|store| inner.targets.is_usable(*store))
-                || !inner.targets.usable(&have.iter().copied().collect::<Vec<_>>()).is_empty();
-            if have.len() < wanted && is_possible {
-                begin_repair(inner, &info, have, again);
-                running += 1;
-            }
-        }
-    }
-
-    /// U3.
-    fn repair_detached(&mut self) -> Result<(), Error> {
-        let numbers = self.inner.targets.numbers();
-        if self.whole.0 != numbers {
-            self.whole = (numbers.clone(), BTreeSet::new());
-        }
-        for gone in numbers.detached.iter().filter(|gone| !self.whole.1.contains(gone)).copied().collect::<Vec<_>>() {
-            let mut is_whole = true;
-            visit_segments_made_by(&*self.inner.peers.engine, gone, &mut |known| {
-                is_whole &= repair_one_detached(&self.inner, &known, &numbers)?;
-                Ok(if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })?;
-            if is_whole && !self.is_over() {
-                self.whole.1.insert(gone);
-            }
-        }
-        Ok(())
     }
 
     /// Removes copies that nobody needs (U2).
@@ -224,54 +245,5 @@ impl Upkeep {
             }
         }
         Ok(())
-    }
-}
-
-fn begin_repair(
-    inner: &Arc<Inner>,
-    info: &SegmentInfo,
-    have: BTreeSet<StoreNumber>,
-    again: impl IntoIterator<Item = StoreNumber>,
-) {
-    let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
-    again.into_iter().filter(|store| inner.targets.is_usable(*store)).for_each(|store| copied.join(store));
-    tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
-    inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
-    inner.segments.lock().insert(info.id, Arc::clone(&copied));
-    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
-}
-
-/// False if it lacks a copy that was to be made here.
-fn repair_one_detached(inner: &Arc<Inner>, known: &KnownSegment, numbers: &CopiesRecord) -> Result<bool, Error> {
-    let (own, wanted) = (inner.own_number(), usize::from(numbers.copies));
-    let mut have = known.record.stores.clone();
-    have.retain(|store| !numbers.detached.contains(store));
-    let is_here = known.is_at(own) && have.first() == Some(&own);
-    if !is_here || have.len() >= wanted || !is_referenced(&*inner.peers.engine, known.id)? {
-        return Ok(true);
-    }
-    let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, &have, false)) else {
-        return Ok(false);
-    };
-    let (sender, all) = (Arc::clone(inner), vec![Range { start: 0, end: info.len }]);
-    let sent = inner.peers.block(async move {
-        let sent = send::send_batch(&sender, (info.id, info.kind), (&all, 0), store).await;
-        send::seal(sender, info.id, store).await;
-        sent
-    });
-    match sent {
-        Some(Ok(())) => {
-            inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
-            have.push(store);
-            have.sort_unstable();
-            let is_enough = have.len() >= wanted;
-            Ok(rename_stores(&*inner.peers.engine, known, have)? && is_enough)
-        }
-        Some(Err(error)) => {
-            inner.targets.failed(store);
-            tracing::warn!(segment = ?known.id, %error, "a segment of a detached store is copied later");
-            Ok(false)
-        }
-        None => Ok(false),
     }
 }

@@ -1,18 +1,27 @@
-//! How many copies of each segment a volume of several servers has, and which stores are gone for good.
+//! How many copies of each segment a volume of several servers has, where they are to be, and which stores are gone for good.
 //!
-//! Layout:     1, byte copies, byte write, varint count, then for each detached store varint number, ascending
-//! Invariants: C1 `1 <= write <= copies <= COPIES_MAX`.
+//! Layout:     2, byte copies, byte write, byte racks that a write waits for, varint count, then for each detached store varint number,
+//!             ascending, the same for suspended stores, varint count, for each store with a rack varint number and text, ascending,
+//!             varint how often stores were to be looked through again, byte 1 if copies are moved until stores are evenly filled.
+//!             While a volume uses none of what came with it, it is written as 1, byte copies, byte write, and the detached stores,
+//!             which older programs read.
+//! Invariants: C1 `1 <= racks <= write <= copies <= COPIES_MAX`.
 //! Not here:   which stores have a segment (segment).
+
+use std::collections::BTreeMap;
 
 use margay_segment::StoreNumber;
 
 use super::wire::{Damaged, Reader, Writer};
 
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
+const FIRST_LAYOUT: u8 = 1;
 /// Most copies of a segment.
 const COPIES_MAX: u8 = 8;
-/// Most stores that an operator may have detached.
-const DETACHED_MAX: usize = 4096;
+/// Most stores that an operator may have detached, or suspended, or that have a rack.
+const STORES_MAX: usize = 4096;
+/// Longest name of a rack, in bytes.
+pub const RACK_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiesRecord {
@@ -20,46 +29,140 @@ pub struct CopiesRecord {
     pub copies: u8,
     /// Stores that must have bytes before the commit that refers to them.
     pub write: u8,
+    /// In so many racks they must be then.
+    pub racks: u8,
     /// Stores that never come back: what they had is copied elsewhere.
     pub detached: Vec<StoreNumber>,
+    /// Stores that are stopped for a while: they get no new copies, and what they have is not copied elsewhere.
+    pub suspended: Vec<StoreNumber>,
+    /// Where stores stand; those without a name are taken to stand in one rack.
+    pub rack_of: BTreeMap<StoreNumber, String>,
+    /// Grows: each time all stores are asked again what they have.
+    pub recovered: u64,
+    /// Copies are moved until stores are evenly filled.
+    pub rebalances: bool,
 }
 
 impl Default for CopiesRecord {
     fn default() -> CopiesRecord {
-        CopiesRecord { copies: 1, write: 1, detached: Vec::new() }
+        CopiesRecord {
+            copies: 1,
+            write: 1,
+            racks: 1,
+            detached: Vec::new(),
+            suspended: Vec::new(),
+            rack_of: BTreeMap::new(),
+            recovered: 0,
+            rebalances: false,
+        }
     }
 }
 
 impl CopiesRecord {
     /// Whether the numbers fit each other (C1).
     pub fn is_valid(&self) -> bool {
-        (1..=self.copies).contains(&self.write) && self.copies <= COPIES_MAX && self.detached.len() <= DETACHED_MAX
+        let are_few =
+            [self.detached.len(), self.suspended.len(), self.rack_of.len()].iter().all(|len| *len <= STORES_MAX);
+        let are_numbers = (1..=self.copies).contains(&self.write) && (1..=self.write).contains(&self.racks);
+        are_numbers && self.copies <= COPIES_MAX && are_few && self.rack_of.values().all(|rack| is_rack(rack))
+    }
+
+    /// The rack of a store; empty: nobody has said.
+    pub fn rack(&self, store: StoreNumber) -> &str {
+        self.rack_of.get(&store).map_or("", String::as_str)
+    }
+
+    /// In how many racks these stores are.
+    pub fn racks_of(&self, stores: impl IntoIterator<Item = StoreNumber>) -> usize {
+        let racks: std::collections::BTreeSet<&str> = stores.into_iter().map(|store| self.rack(store)).collect();
+        racks.len()
+    }
+
+    fn is_as_before(&self) -> bool {
+        let CopiesRecord { racks, suspended, rack_of, recovered, rebalances, .. } = self;
+        (*racks, *recovered, *rebalances) == (1, 0, false) && suspended.is_empty() && rack_of.is_empty()
     }
 
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.is_valid(), "C1");
-        assert!(self.detached.is_sorted_by(|one, next| one < next), "detached stores ascend");
-        let mut writer = Writer::new(8 + 3 * self.detached.len());
-        writer.raw(&[LAYOUT, self.copies, self.write]);
-        writer.varint(self.detached.len() as u64);
-        self.detached.iter().for_each(|store| writer.varint(store.0.into()));
+        let mut writer = Writer::new(16 + 3 * self.detached.len());
+        if self.is_as_before() {
+            writer.raw(&[FIRST_LAYOUT, self.copies, self.write]);
+            put_stores(&mut writer, &self.detached);
+            return writer.finish();
+        }
+        writer.raw(&[LAYOUT, self.copies, self.write, self.racks]);
+        put_stores(&mut writer, &self.detached);
+        put_stores(&mut writer, &self.suspended);
+        writer.varint(self.rack_of.len() as u64);
+        for (store, rack) in &self.rack_of {
+            writer.varint(store.0.into());
+            writer.bytes(rack.as_bytes());
+        }
+        writer.varint(self.recovered);
+        writer.byte(self.rebalances.into());
         writer.finish()
     }
 
     pub fn decode(value: &[u8]) -> Result<CopiesRecord, Damaged> {
         let mut reader = Reader::new(value);
-        reader.layout(LAYOUT)?;
+        let is_first = value.first() == Some(&FIRST_LAYOUT);
+        reader.layout(if is_first { FIRST_LAYOUT } else { LAYOUT })?;
         let (copies, write) = (reader.byte()?, reader.byte()?);
-        let count = reader.small::<usize>()?;
-        if count > DETACHED_MAX {
-            return Err(Damaged("too many detached stores"));
+        let mut record = CopiesRecord { copies, write, ..CopiesRecord::default() };
+        if is_first {
+            record.detached = stores(&mut reader)?;
+        } else {
+            record.racks = reader.byte()?;
+            (record.detached, record.suspended) = (stores(&mut reader)?, stores(&mut reader)?);
+            record.rack_of = racks(&mut reader)?;
+            record.recovered = reader.varint()?;
+            record.rebalances = match reader.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err(Damaged("whether copies are moved is neither yes nor no")),
+            };
         }
-        let detached = (0..count).map(|_| Ok(StoreNumber(reader.small()?))).collect::<Result<Vec<_>, Damaged>>()?;
         reader.end()?;
-        let record = CopiesRecord { copies, write, detached };
-        if !record.is_valid() || !record.detached.is_sorted_by(|one, next| one < next) {
+        // One form for each record.
+        if !record.is_valid() || record.is_as_before() != is_first {
             return Err(Damaged("numbers of copies do not fit each other"));
         }
         Ok(record)
     }
+}
+
+/// Whether a rack may have this name.
+pub fn is_rack(name: &str) -> bool {
+    (1..=RACK_BYTES_MAX).contains(&name.len()) && !name.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+fn put_stores(writer: &mut Writer, stores: &[StoreNumber]) {
+    assert!(stores.is_sorted_by(|one, next| one < next), "stores ascend");
+    writer.varint(stores.len() as u64);
+    stores.iter().for_each(|store| writer.varint(store.0.into()));
+}
+
+fn count(reader: &mut Reader<'_>) -> Result<usize, Damaged> {
+    let count = reader.small::<usize>()?;
+    if count > STORES_MAX { Err(Damaged("too many stores")) } else { Ok(count) }
+}
+
+fn stores(reader: &mut Reader<'_>) -> Result<Vec<StoreNumber>, Damaged> {
+    let count = count(reader)?;
+    let stores = (0..count).map(|_| Ok(StoreNumber(reader.small()?))).collect::<Result<Vec<_>, Damaged>>()?;
+    if stores.is_sorted_by(|one, next| one < next) { Ok(stores) } else { Err(Damaged("stores do not ascend")) }
+}
+
+fn racks(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, String>, Damaged> {
+    let count = count(reader)?;
+    let mut racks = BTreeMap::new();
+    for _ in 0..count {
+        let (store, rack) = (StoreNumber(reader.small()?), reader.text()?.to_owned());
+        if racks.last_key_value().is_some_and(|(last, _)| *last >= store) {
+            return Err(Damaged("stores do not ascend"));
+        }
+        racks.insert(store, rack);
+    }
+    Ok(racks)
 }

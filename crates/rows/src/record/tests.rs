@@ -152,9 +152,22 @@ proptest! {
     }
 
     #[test]
-    fn copies_round_trip(copies in 1..=8u8, less in 0..8u8, detached in prop::collection::btree_set(any::<u16>(), 0..5)) {
+    fn copies_round_trip(
+        copies in 1..=8u8,
+        less in 0..8u8,
+        detached in prop::collection::btree_set(any::<u16>(), 0..5),
+        racked in prop::collection::btree_map(any::<u16>(), "[a-z0-9-]{1,9}", 0..5),
+        (recovered, rebalances) in any::<(u64, bool)>(),
+    ) {
         let detached = detached.into_iter().map(StoreNumber).collect();
-        let record = CopiesRecord { copies, write: copies.saturating_sub(less).max(1), detached };
+        let write = copies.saturating_sub(less).max(1);
+        let first = CopiesRecord { copies, write, detached, ..CopiesRecord::default() };
+        // What older programs read.
+        prop_assert_eq!(first.encode()[0], 1);
+        prop_assert_eq!(CopiesRecord::decode(&first.encode()), Ok(first.clone()));
+        let rack_of = racked.iter().map(|(store, rack)| (StoreNumber(*store), rack.clone())).collect();
+        let suspended = racked.into_keys().map(StoreNumber).collect();
+        let record = CopiesRecord { racks: write, rack_of, suspended, recovered, rebalances, ..first };
         prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record));
     }
 

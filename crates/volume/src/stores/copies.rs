@@ -8,10 +8,12 @@
 //!                sent again.
 //! Not here:   how bytes are sent and which stores get them (an implementation of the port).
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use margay_segment::format::RUN_END_BYTES;
 use margay_segment::{Run, RunWriter, SegmentError, SegmentId, SegmentPin, Segments, StoreNumber, SyncFuture};
 
 /// Bytes that are announced at once while a run is written.
@@ -40,6 +42,9 @@ pub trait Copies: Send + Sync + Debug {
 
     /// Whether as many stores as the volume requires have all of a segment that is written no more.
     fn is_complete(&self, id: SegmentId) -> bool;
+
+    /// These ranges of the segment's file were punched; they may touch.
+    fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>);
 
     /// The segment's file was removed.
     fn removed(&self, id: SegmentId);
@@ -122,4 +127,14 @@ pub(super) fn sync_blocking(own: &dyn Segments, copies: &dyn Copies, id: Segment
     copies.start(id);
     own.sync_blocking(id)?;
     copies.wait_blocking(id)
+}
+
+/// Notes what a dead run takes in its file.
+pub(super) fn is_live_or_noted(run: &Run, is_live: &dyn Fn(&Run) -> bool, dead: &RefCell<Vec<Range<u64>>>) -> bool {
+    let is_live = is_live(run);
+    if !is_live {
+        let end = run.offset + run.len + run.table_bytes() + RUN_END_BYTES as u64;
+        dead.borrow_mut().push(run.offset..end);
+    }
+    is_live
 }

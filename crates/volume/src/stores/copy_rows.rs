@@ -38,9 +38,9 @@ pub struct KnownStore {
 pub struct KnownSegment {
     pub id: SegmentId,
     pub record: SegmentRecord,
-    version: RowVersion,
+    pub(super) version: RowVersion,
     /// Of the row that says which stores are detached.
-    copies: Option<RowVersion>,
+    pub(super) copies: Option<RowVersion>,
 }
 
 impl KnownSegment {
@@ -133,6 +133,13 @@ fn known_segment(
     Ok(KnownSegment { id, record, version, copies })
 }
 
+/// The row of a segment; `None`: it has none, or says that the segment goes.
+pub fn read_segment(engine: &dyn Engine, id: SegmentId) -> Result<Option<SegmentRecord>, Error> {
+    let row = engine.get(&key::segment(id))?.value;
+    let record = row.map(|row| SegmentRecord::decode(&row.value)).transpose()?;
+    Ok(record.filter(|record| record.state != SegmentState::Removed))
+}
+
 /// Whether anything refers to the segment, by its counters: else it waits for its removal, and needs no copies.
 pub fn is_referenced(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
     let bytes = |side| -> Result<i64, Error> {
@@ -221,7 +228,7 @@ mod tests {
             }
             (copies.copies, copies.write) = (3, 2);
         });
-        let both = CopiesRecord { copies: 3, write: 2, detached: vec![GONE] };
+        let both = CopiesRecord { copies: 3, write: 2, detached: vec![GONE], ..CopiesRecord::default() };
         assert_eq!((made.unwrap(), read_copies(&engine).unwrap()), (both.clone(), both));
     }
 

@@ -14,6 +14,7 @@ pub(crate) use self::segment_rows::{DraftedRows, Rows, SegmentRows};
 mod attach;
 mod copies;
 mod copy_rows;
+mod orphaned;
 mod place;
 mod processes;
 mod readers;
@@ -36,9 +37,10 @@ pub(crate) use self::attach::NotAttached;
 use self::copies::CopiedRun;
 pub use self::copies::Copies;
 pub use self::copy_rows::{
-    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, rename_stores,
+    KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, read_segment, rename_stores,
     visit_segments_made_by,
 };
+pub use self::orphaned::{forget_segment, is_named, oldest_read};
 pub use self::place::{StorePlace, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
@@ -183,6 +185,21 @@ impl Stores {
         }
     }
 
+    /// Reads from the maker of a segment, and from another store when the maker is silent for a moment. What fails is asked for again.
+    fn read_elsewhere(&self, extent: &Extent, skip: u64, len: u64) -> Option<Result<Bytes, SegmentError>> {
+        let (id, peers) = (extent.run.segment, self.peers.as_ref()?);
+        let maker = id.made_by();
+        if maker == self.number || peers.is_doubted(maker) {
+            return None;
+        }
+        let spare = || {
+            let holders = self.holders(id).unwrap_or_default();
+            let is_other = |store: &StoreNumber| *store != maker && *store != self.number && !peers.is_doubted(*store);
+            holders.into_iter().find(is_other)
+        };
+        peers.read_first(maker, &spare, (extent, skip, len))
+    }
+
     fn ask_one<T>(
         &self,
         id: SegmentId,
@@ -274,6 +291,9 @@ impl Segments for Stores {
 
     fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
         if let Some(bytes) = self.read_copy(&extent.run, |own| own.read(extent, skip, len)) {
+            return Ok(bytes);
+        }
+        if let Some(Ok(bytes)) = self.read_elsewhere(extent, skip, len) {
             return Ok(bytes);
         }
         self.ask(extent.run.segment, |store| store.read(extent, skip, len))
@@ -379,6 +399,13 @@ impl Segments for Stores {
     }
 
     fn punch(&self, id: SegmentId, is_live: &dyn Fn(&Run) -> bool, walk: &Walk) -> Result<Holes, SegmentError> {
-        self.own.punch(id, is_live, walk)
+        let Some(copies) = &self.copies else { return self.own.punch(id, is_live, walk) };
+        let dead = std::cell::RefCell::new(Vec::new());
+        let holes = self.own.punch(id, &|run| copies::is_live_or_noted(run, is_live, &dead), walk)?;
+        // Else it is not known which of them were punched; they are, at a later time.
+        if holes.complete {
+            copies.punched(id, dead.into_inner());
+        }
+        Ok(holes)
     }
 }

@@ -6,9 +6,10 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use margay_meta::Cursor;
 use margay_rows::Ino;
-use margay_segment::{Segments, StoreNumber};
+use margay_segment::{Extent, SegmentError, Segments, StoreNumber};
 
 use crate::api::Error;
 
@@ -63,6 +64,17 @@ pub trait Absences: Send + Sync + Debug {
 pub trait Peers: Send + Sync + Debug {
     /// `None` if it cannot be reached now.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>>;
+
+    /// Reads from a store; when it is silent for a moment, another one is asked too (`spare`), and the first good answer counts. `None`:
+    /// each store is asked by itself.
+    fn read_first(
+        &self,
+        _first: StoreNumber,
+        _spare: &dyn Fn() -> Option<StoreNumber>,
+        _what: (&Extent, u64, u64),
+    ) -> Option<Result<Bytes, SegmentError>> {
+        None
+    }
 
     /// Whether it did not answer a moment ago, so that others are asked before it.
     fn is_doubted(&self, _number: StoreNumber) -> bool {

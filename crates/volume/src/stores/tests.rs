@@ -50,6 +50,7 @@ impl Copies for Some3 {
     fn is_complete(&self, _id: SegmentId) -> bool {
         true
     }
+    fn punched(&self, _id: SegmentId, _holes: Vec<Range<u64>>) {}
     fn removed(&self, _id: SegmentId) {}
 }
 

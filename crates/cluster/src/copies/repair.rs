@@ -1,0 +1,218 @@
+//! Copies that are missing are made again, several segments at once.
+//!
+//! Why:        what a lost disk had is at risk until it is elsewhere, so the segments with the fewest copies come first, and the next one
+//!             begins once one is done. What is sent gives way to writes that wait (`send`).
+//! Invariants: U1 a segment that is written no more is at as many stores as the volume says, and in two racks or as many as a write
+//!                waits for, once these can be reached.
+//!             U3 of a store that is detached for good, the lowest of the stores that have a segment makes the copy that is missing.
+//! Locking:    used by the thread of upkeep; tasks that copy for a detached store count themselves in `running`.
+//! Not here:   when it is looked for (upkeep), sending (send).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use margay_segment::{SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, rename_stores, visit_segments_made_by};
+
+use super::segment::Copied;
+use super::send::Pace;
+use super::{Inner, rebalance, send};
+
+/// Segments that are copied again at once; the others wait for them.
+const REPAIRED_AT_ONCE: usize = 4;
+/// Segments of a detached store that are remembered until their turn; more are found when these are done.
+const ADOPTED_MAX: usize = 1000;
+
+#[derive(Default)]
+pub(super) struct Repairs {
+    /// Own segments, those with the fewest copies first.
+    waiting: VecDeque<SegmentId>,
+    /// Own segments that get a copy elsewhere, of which another one goes then.
+    moves: VecDeque<(SegmentId, StoreNumber)>,
+    /// Segments of detached stores that are copied from here.
+    adopted: VecDeque<KnownSegment>,
+    /// Of these, those that are being copied.
+    running: Arc<AtomicUsize>,
+    /// Detached stores whose segments lack no copy that is made here, while these are the numbers.
+    whole: (CopiesRecord, BTreeSet<StoreNumber>),
+}
+
+impl Repairs {
+    /// Looks which segments lack copies that can be made. `may_move`: nothing is left of the moves before.
+    pub(super) fn find(&mut self, inner: &Inner, may_move: bool) -> Result<(), Error> {
+        let mut waiting: Vec<(usize, SegmentId)> = Vec::new();
+        for info in inner.own.segments() {
+            waiting.extend(lack_of(inner, &info).map(|lack| (lack.have.len(), info.id)));
+        }
+        waiting.sort_unstable();
+        self.waiting = waiting.into_iter().map(|(_, id)| id).collect();
+        if self.adopted.is_empty() && self.running.load(Ordering::Acquire) == 0 {
+            self.find_adopted(inner)?;
+        }
+        if !inner.targets.numbers().rebalances {
+            self.moves.clear();
+        } else if self.moves.is_empty() && may_move && !inner.segments.lock().values().any(|copied| copied.is_repair) {
+            self.moves = rebalance::moves(inner)?.into();
+        }
+        Ok(())
+    }
+
+    /// U3.
+    fn find_adopted(&mut self, inner: &Inner) -> Result<(), Error> {
+        let numbers = inner.targets.numbers();
+        if self.whole.0 != numbers {
+            self.whole = (numbers.clone(), BTreeSet::new());
+        }
+        for gone in numbers.detached.iter().filter(|gone| !self.whole.1.contains(gone)).copied().collect::<Vec<_>>() {
+            let mut is_whole = true;
+            visit_segments_made_by(&*inner.peers.engine, gone, &mut |known| {
+                if inner.is_over() || self.adopted.len() >= ADOPTED_MAX {
+                    is_whole = false;
+                    return Ok(ControlFlow::Break(()));
+                }
+                if is_lacking_here(inner, &known, &numbers) && is_referenced(&*inner.peers.engine, known.id)? {
+                    is_whole = false;
+                    self.adopted.push_back(known);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if is_whole {
+                self.whole.1.insert(gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins with as many as may run at once.
+    pub(super) fn begin(&mut self, inner: &Arc<Inner>) {
+        let own = inner.segments.lock().values().filter(|copied| copied.is_repair).count();
+        let mut running = own + self.running.load(Ordering::Acquire);
+        while running < REPAIRED_AT_ONCE && !inner.is_over() {
+            let has_begun = if let Some(id) = self.waiting.pop_front() {
+                begin_own(inner, id)
+            } else if let Some(known) = self.adopted.pop_front() {
+                begin_adopted(inner, known, &self.running)
+            } else if let Some((id, store)) = self.moves.pop_front() {
+                begin_move(inner, id, store)
+            } else {
+                return;
+            };
+            running += usize::from(has_begun);
+        }
+    }
+}
+
+/// What a segment has and lacks.
+struct Lack {
+    have: BTreeSet<StoreNumber>,
+    /// Of an earlier process: they get all of it again.
+    again: BTreeSet<StoreNumber>,
+}
+
+/// `None`: it lacks nothing, or nothing can be done now, or it is being written or copied.
+fn lack_of(inner: &Inner, info: &SegmentInfo) -> Option<Lack> {
+    if info.open || info.id.made_by() != inner.own_number() || inner.segments.lock().contains_key(&info.id) {
+        return None;
+    }
+    let numbers = inner.targets.numbers();
+    numbers.detached.iter().for_each(|store| inner.forget_copy(info.id, *store));
+    let mut have = inner.stores.lock().get(&info.id).cloned().unwrap_or_default();
+    have.retain(|store| !inner.targets.is_long_gone(*store));
+    let is_unsure = inner.unsure.lock().contains(&info.id);
+    let again = if is_unsure { std::mem::take(&mut have) } else { BTreeSet::new() };
+    let mut stores: Vec<StoreNumber> = have.iter().copied().collect();
+    let is_possible =
+        again.iter().any(|store| inner.targets.is_usable(*store)) || !inner.targets.usable(&stores).is_empty();
+    let is_few = have.len() < usize::from(numbers.copies) - 1 && is_possible;
+    stores.push(inner.own_number());
+    let is_near =
+        || !is_unsure && !inner.is_spread(&stores) && inner.targets.choose_rack(info.id, &stores, &[]).is_some();
+    (is_few || is_near()).then_some(Lack { have, again })
+}
+
+fn begin_own(inner: &Arc<Inner>, id: SegmentId) -> bool {
+    let Ok(info) = inner.own.listed(id) else { return false };
+    let Some(Lack { have, again }) = lack_of(inner, &info) else { return false };
+    let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
+    again.into_iter().filter(|store| inner.targets.is_usable(*store)).for_each(|store| copied.join(store));
+    tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
+    inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
+    inner.segments.lock().insert(info.id, Arc::clone(&copied));
+    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
+    true
+}
+
+/// Another copy at that store; `trim` finds that there is one too many.
+fn begin_move(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
+    let Ok(info) = inner.own.listed(id) else { return false };
+    if info.open || inner.segments.lock().contains_key(&id) || !inner.targets.is_usable(store) {
+        return false;
+    }
+    let have = inner.stores.lock().get(&id).cloned().unwrap_or_default();
+    let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
+    copied.join(store);
+    inner.segments.lock().insert(info.id, Arc::clone(&copied));
+    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
+    true
+}
+
+/// Stores that are not detached and have a segment.
+pub(super) fn left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNumber> {
+    let mut have = known.record.stores.clone();
+    have.retain(|store| !numbers.detached.contains(store));
+    have
+}
+
+/// Whether this process is to make a copy of a segment of a detached store.
+fn is_lacking_here(inner: &Inner, known: &KnownSegment, numbers: &CopiesRecord) -> bool {
+    let (own, have) = (inner.own_number(), left(known, numbers));
+    known.is_at(own) && have.first() == Some(&own) && have.len() < usize::from(numbers.copies)
+}
+
+fn begin_adopted(inner: &Arc<Inner>, known: KnownSegment, running: &Arc<AtomicUsize>) -> bool {
+    let numbers = inner.targets.numbers();
+    let have = left(&known, &numbers);
+    if !is_lacking_here(inner, &known, &numbers) {
+        return false;
+    }
+    let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, (&have, &[]), false))
+    else {
+        return false;
+    };
+    running.fetch_add(1, Ordering::AcqRel);
+    let (task, running) = (Arc::clone(inner), Arc::clone(running));
+    inner.peers.spawn(async move {
+        if let Err(error) = adopt(&task, info, known, (have, store)).await {
+            tracing::warn!(segment = ?info.id, %error, "a segment of a detached store is copied later");
+        }
+        running.fetch_sub(1, Ordering::AcqRel);
+        task.wake_upkeep();
+    });
+    true
+}
+
+/// Copies a segment of a detached store, and names the store that has it now.
+async fn adopt(
+    inner: &Arc<Inner>,
+    info: SegmentInfo,
+    known: KnownSegment,
+    (mut have, store): (Vec<StoreNumber>, StoreNumber),
+) -> Result<(), Error> {
+    let all = [Range { start: 0, end: info.len }];
+    let sent = send::send_batch(inner, (info.id, info.kind), (&all, 0), (store, Pace::Background)).await;
+    sent.inspect_err(|error| {
+        if !matches!(error, SegmentError::Missing(_)) {
+            inner.targets.failed(store);
+        }
+    })?;
+    send::seal(Arc::clone(inner), info.id, store).await;
+    inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
+    have.push(store);
+    have.sort_unstable();
+    let task = Arc::clone(inner);
+    // If the row has changed meanwhile, the segment is looked at again.
+    let named = tokio::task::spawn_blocking(move || rename_stores(&*task.peers.engine, &known, have));
+    named.await.unwrap_or(Err(Error::Busy)).map(drop)
+}
