@@ -10,6 +10,7 @@ mod bucket;
 mod clock;
 mod cluster;
 mod config;
+mod disk;
 mod dump;
 mod fsck;
 mod identity;
@@ -46,6 +47,8 @@ enum Command {
     Clock(clock::Args),
     /// Copies of a volume that several servers share, and its stores
     Cluster(cluster::Args),
+    /// Disks of a volume on one machine: show, add, replace, remove
+    Disk(disk::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
     /// Send what a mount of a far bucket left in its cache
@@ -116,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
         Command::Cluster(args) => cluster::run(&args),
+        Command::Disk(args) => disk::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
         Command::Sync(args) => mount::run_sync(&args),
         Command::Warm(args) => mount::run_warm(&args),

@@ -65,6 +65,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     (
         "margay",
         &[
+            "margay-disks",
             "margay-env",
             "margay-segment",
             "margay-meta",

@@ -26,7 +26,8 @@ pub(crate) const FILLING: &str = ".filling";
 pub(crate) const FOLDERS: [&str; 2] = ["segments", "tree"];
 /// The folder with payload.
 pub(crate) const DATA_FOLDER: &str = "segments";
-const LOCAL: [&str; 7] = ["lock", "control", "connections", IDENTITY_FILE, RECORD_FILE, "disk-id.new", "disks.new"];
+const LOCAL: [&str; 8] =
+    ["lock", "control", "connections", "sync-probe", IDENTITY_FILE, RECORD_FILE, "disk-id.new", "disks.new"];
 
 /// `path` counts from the data directory.
 pub(crate) fn class(path: &Path) -> Class {

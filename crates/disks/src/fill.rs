@@ -155,9 +155,11 @@ impl Core {
         file.set_len(0)?;
         {
             let mut inner = entry.inner.write();
-            if entry.class == Class::Metadata {
-                // Room that the log has reserved must be there also in its copy.
-                file.allocate(0, self.source(&inner.copies, entry.class)?.len()?)?;
+            let reserved =
+                if entry.class == Class::Metadata { self.source(&inner.copies, entry.class)?.len()? } else { 0 };
+            // Room that the log has reserved must be there also in its copy.
+            if reserved > 0 {
+                file.allocate(0, reserved)?;
             }
             inner.copies.retain(|copy| copy.member.id != target.id);
             inner.copies.push(Copy::new(target, false, Some(Arc::clone(&file))));

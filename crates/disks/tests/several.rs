@@ -122,6 +122,7 @@ fn live(machine: &Machine, random: &SimRandom, wanted: &Wanted) -> Life {
         pack_bytes_max: 200 << 10,
         raw_bytes_min: 100 << 10,
         reserve_bytes: 0,
+        files_may_be_missing: true,
     };
     let store = Store::open(env.clone(), segments).unwrap();
     let mut options = embedded::Options::new(Path::new(DATA).join("tree"));
@@ -398,6 +399,7 @@ fn payload_moves_from_the_data_directory_to_disks_and_away_from_one() {
         pack_bytes_max: 200 << 10,
         raw_bytes_min: 100 << 10,
         reserve_bytes: 0,
+        files_may_be_missing: true,
     };
     let store = Store::open(env.clone(), options).unwrap();
     let engine =
