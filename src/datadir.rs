@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use margay_disks::{Disks, DisksError, Wanted};
+use margay_disks::{DiskWish, Disks, DisksError};
 use margay_env::fault::FaultNote;
 use margay_env::files;
 use margay_env::{Env, LockHandle};
@@ -156,11 +156,11 @@ pub struct DataDir {
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
-        DataDir::open_or_create_with(env, path, &Wanted::default())
+        DataDir::open_or_create_with(env, path, &DiskWish::default())
     }
 
     /// As `open_or_create`, with copies in other directories.
-    pub fn open_or_create_with(env: &Env, path: &Path, wanted: &Wanted) -> Result<DataDir, DataDirError> {
+    pub fn open_or_create_with(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
         open_or_mark(env, path, FORMAT_VERSION, wanted, check_owner)
     }
 
@@ -185,7 +185,7 @@ impl DataDir {
             return Err(DataDirError::Absent(path.to_owned()));
         }
         check_owner(env, path)?;
-        with_disks(env, path, &Wanted::default())
+        with_disks(env, path, &DiskWish::default())
     }
 
     /// The folder of segment files.
@@ -204,7 +204,7 @@ fn open_or_mark(
     env: &Env,
     path: &Path,
     format: u32,
-    wanted: &Wanted,
+    wanted: &DiskWish,
     check: impl FnOnce(&Env, &Path) -> Result<(), DataDirError>,
 ) -> Result<DataDir, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
@@ -218,7 +218,7 @@ fn open_or_mark(
 }
 
 /// Locks the directory and opens the others of its volume.
-fn with_disks(env: &Env, path: &Path, wanted: &Wanted) -> Result<DataDir, DataDirError> {
+fn with_disks(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     let dir = lock(env, path)?;
     let Some(disks) = Disks::open(env, path, wanted)? else { return Ok(dir) };

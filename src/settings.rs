@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use margay_accounts::provider_keys::KeyLocation;
 use margay_client::endpoint::Endpoint;
-use margay_disks::Wanted;
+use margay_disks::DiskWish;
 use margay_jobs::lifecycle::ExpiryLimits;
 use margay_jobs::notify::Target;
 use margay_jobs::reclaimer::ReclaimLimits;
@@ -172,7 +172,7 @@ pub struct Settings {
     /// Absolute.
     pub data: PathBuf,
     /// Other directories of the volume.
-    pub disks: Wanted,
+    pub disks: DiskWish,
     pub address: String,
     /// `None`: no admin port.
     pub admin_address: Option<String>,
@@ -231,13 +231,13 @@ impl Settings {
             text("metadata_schema").unwrap_or_default(),
             text("store_address").unwrap_or_default(),
         )?;
-        let disks = Wanted {
+        let disks = DiskWish {
             mirror: text("mirror_metadata").map(|path| absolute(&path)),
             disks: names("disks").iter().map(|path| absolute(path)).collect(),
             copies: u32::try_from(number("copies")).ok().filter(|copies| *copies > 0),
             accept_missing: false,
         };
-        if shared.is_some() && disks != Wanted::default() {
+        if shared.is_some() && disks != DiskWish::default() {
             return Err(
                 "disks, copies and mirror_metadata are for one machine; with metadata in PostgreSQL set copies with \
                  `margay cluster set --copies`"

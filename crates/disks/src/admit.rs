@@ -10,16 +10,15 @@ use std::sync::Arc;
 
 use margay_env::files;
 
+use crate::catalogue::{Catalogue, Names};
 use crate::class::{Class, FOLDERS, IDENTITY_FILE};
-use crate::core::{Core, Names};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
-use crate::open::{check_empty, identity};
+use crate::place::{check_empty, identity};
 use crate::record::{Identity, Listed, State};
-use crate::scan::files_of;
 
-impl Core {
+impl Catalogue {
     /// A disk that was out gets writes again; what it lacks is copied later.
     pub(crate) fn take_back(&self, member: &Arc<Member>) -> io::Result<()> {
         for folder in FOLDERS {
@@ -28,7 +27,7 @@ impl Core {
         let (metadata, data) = (member.state(Class::Metadata), member.state(Class::Data));
         let mut names = self.names.lock();
         if metadata == State::Out {
-            for (name, _) in files_of(self, member, Class::Metadata)? {
+            for (name, _) in self.files_of(member, Class::Metadata)? {
                 self.env.disk.remove(&member.path(&name))?;
             }
         }
@@ -57,7 +56,7 @@ impl Core {
     /// Removes what others have, too; the rest counts again.
     fn keep_payload(&self, names: &mut Names, member: &Arc<Member>) -> io::Result<()> {
         let Names { entries, removed } = names;
-        for (name, _) in files_of(self, member, Class::Data)? {
+        for (name, _) in self.files_of(member, Class::Data)? {
             let entry = entries.get(&name).cloned();
             let is_elsewhere = entry.as_ref().is_some_and(|entry| entry.inner.read().readable(Class::Data) > 0);
             if is_elsewhere || (entry.is_none() && removed.contains(&name)) {
@@ -133,7 +132,7 @@ impl Core {
         let names = self.names.lock();
         let mut record = self.record.lock();
         {
-            let mut members = self.members.write();
+            let mut members = self.all.write();
             members.retain(|member| old.as_ref().is_none_or(|old| old.id != member.id));
             members.push(member);
         }
@@ -164,7 +163,7 @@ impl Core {
             _ => return Err(DisksError::Healthy(root.to_owned())),
         }
         if member.state(Class::Data) == State::None && member.state(Class::Metadata) == State::None {
-            self.members.write().retain(|other| other.id != member.id);
+            self.all.write().retain(|other| other.id != member.id);
         }
         self.store_record(&mut record).map_err(|error| DisksError::Io(root.to_owned(), error))?;
         drop(record);

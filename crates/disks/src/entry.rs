@@ -4,7 +4,7 @@
 //!             E2 a copy is read only once it is complete, and only of its member's own epoch.
 //!             E3 a copy is added while nobody writes, so none of them misses a write that another one has.
 //! Locking:    `inner` is held shared while a file is read or written, and exclusively while copies or the name change. Under
-//!             it only `Core::take_out` is called. It is taken after `Core::names`.
+//!             it only `Members::take_out` is called. It is taken after the catalogue's `names`.
 //! Not here:   which members get a copy (layer, fill).
 
 use std::io;
@@ -16,8 +16,8 @@ use margay_env::{Disk, File, OpenMode};
 use parking_lot::RwLock;
 
 use crate::class::Class;
-use crate::core::Core;
 use crate::member::{Member, again, is_fault};
+use crate::members::Members;
 use crate::record::State;
 
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Entry {
 
     /// Runs `op` on readable copies until one succeeds. Copies of members that are out are asked last, and only for payload,
     /// which has checksums of its own.
-    pub(crate) fn read<T>(&self, core: &Core, op: impl Fn(&dyn File) -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn read<T>(&self, members: &Members, op: impl Fn(&dyn File) -> io::Result<T>) -> io::Result<T> {
         let inner = self.inner.read();
         let first = self.first.load(Ordering::Relaxed);
         let mut error = None;
@@ -113,13 +113,13 @@ impl Entry {
                 if self.rank(copy) != Some(rank) {
                     continue;
                 }
-                match copy.file(&*core.env.disk, &inner.name).and_then(|file| op(&*file)) {
+                match copy.file(&*members.env.disk, &inner.name).and_then(|file| op(&*file)) {
                     Ok(value) => return Ok(value),
                     Err(refused) if !is_fault(&refused) || refused.kind() == io::ErrorKind::UnexpectedEof => {
                         return Err(refused);
                     }
                     Err(failed) => {
-                        core.suspect(&copy.member, &inner.name, &failed);
+                        members.suspect(&copy.member, &inner.name, &failed);
                         error.get_or_insert(failed);
                     }
                 }
@@ -139,43 +139,41 @@ impl Entry {
     }
 
     /// One of the readable copies by its number.
-    pub(crate) fn copy(&self, core: &Core, index: usize) -> Option<Arc<dyn File>> {
+    pub(crate) fn copy(&self, members: &Members, index: usize) -> Option<Arc<dyn File>> {
         let inner = self.inner.read();
         let copy = inner.copies.iter().filter(|copy| copy.is_readable(self.class)).nth(index)?;
-        copy.file(&*core.env.disk, &inner.name).ok()
+        copy.file(&*members.env.disk, &inner.name).ok()
     }
 
     /// Changes each copy that counts.
-    pub(crate) fn change(&self, core: &Core, op: impl Fn(&dyn File) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn change(&self, members: &Members, op: impl Fn(&dyn File) -> io::Result<()>) -> io::Result<()> {
         let inner = self.inner.read();
         let mut outcome = Outcome::default();
         for copy in inner.copies.iter().filter(|copy| copy.counts(self.class)) {
-            let result = copy.file(&*core.env.disk, &inner.name).and_then(|file| op(&*file));
+            let result = copy.file(&*members.env.disk, &inner.name).and_then(|file| op(&*file));
             outcome.add(copy, result);
         }
-        outcome.settle(core)
+        outcome.settle(members)
     }
 
     /// Makes each copy that counts durable, at the same time.
-    pub(crate) fn sync(&self, core: &Core) -> io::Result<()> {
+    pub(crate) fn sync(&self, members: &Members) -> io::Result<()> {
         // Not under the lock: a copy that is added meanwhile is synced by who adds it.
-        let targets: Vec<(Arc<Member>, io::Result<Arc<dyn File>>, bool)> = {
+        let targets: Vec<(Arc<Member>, io::Result<Arc<dyn File>>)> = {
             let inner = self.inner.read();
-            let counting = inner.copies.iter().filter(|copy| copy.counts(self.class) && copy.complete);
-            counting
-                .map(|copy| (Arc::clone(&copy.member), copy.file(&*core.env.disk, &inner.name), copy.complete))
-                .collect()
+            let counting = inner.copies.iter().filter(|copy| copy.is_readable(self.class));
+            counting.map(|copy| (Arc::clone(&copy.member), copy.file(&*members.env.disk, &inner.name))).collect()
         };
-        let results = together(&targets, |(_, file, _)| match file {
+        let results = together(&targets, |(_, file)| match file {
             Ok(file) => file.sync_data(),
             Err(error) => Err(again(error)),
         });
         let mut outcome = Outcome::default();
-        for ((member, ..), result) in targets.iter().zip(results) {
+        for ((member, _), result) in targets.iter().zip(results) {
             outcome.add_member(member, result);
         }
-        outcome.settle(core)?;
-        core.settled()
+        outcome.settle(members)?;
+        members.settled()
     }
 
     pub(crate) fn hold(&self) {
@@ -220,10 +218,10 @@ impl Outcome {
     }
 
     /// Takes out who has failed; an error if nobody has succeeded.
-    pub(crate) fn settle(self, core: &Core) -> io::Result<()> {
+    pub(crate) fn settle(self, members: &Members) -> io::Result<()> {
         let mut last = None;
         for (member, error) in self.failed {
-            if let Err(error) = core.take_out(&member, &error) {
+            if let Err(error) = members.take_out(&member, &error) {
                 last = Some(error);
             }
         }

@@ -8,23 +8,23 @@ use std::sync::atomic::Ordering;
 
 use margay_env::File;
 
-use crate::core::Core;
+use crate::catalogue::Catalogue;
 use crate::entry::Entry;
 
 #[derive(Debug)]
 pub(crate) struct CopiedFile {
-    pub(crate) core: Arc<Core>,
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) entry: Arc<Entry>,
 }
 
 impl CopiedFile {
-    pub(crate) fn open(core: &Arc<Core>, entry: &Arc<Entry>) -> CopiedFile {
+    pub(crate) fn open(catalogue: &Arc<Catalogue>, entry: &Arc<Entry>) -> CopiedFile {
         entry.hold();
-        CopiedFile { core: Arc::clone(core), entry: Arc::clone(entry) }
+        CopiedFile { catalogue: Arc::clone(catalogue), entry: Arc::clone(entry) }
     }
 
     fn change(&self, op: impl Fn(&dyn File) -> io::Result<()>) -> io::Result<()> {
-        self.entry.change(&self.core, op).inspect_err(|_| self.core.differ.store(true, Ordering::Relaxed))
+        self.entry.change(&self.catalogue, op).inspect_err(|_| self.catalogue.differ.store(true, Ordering::Relaxed))
     }
 
     /// A copy may be shorter than another one, by what nobody has synced.
@@ -32,7 +32,7 @@ impl CopiedFile {
         let mut best = short;
         let mut other = vec![0; buffer.len()];
         for index in 0.. {
-            let Some(file) = self.entry.copy(&self.core, index) else { break };
+            let Some(file) = self.entry.copy(&self.catalogue, index) else { break };
             match file.read_at(&mut other, offset) {
                 Ok(count) if count > best => {
                     buffer[..count].copy_from_slice(&other[..count]);
@@ -55,19 +55,19 @@ impl File for CopiedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let len = buffer.len();
         let cell = parking_lot::Mutex::new(&mut *buffer);
-        let count = self.entry.read(&self.core, |file| file.read_at(&mut cell.lock()[..], offset))?;
-        let several = count < len && self.entry.copy(&self.core, 1).is_some();
+        let count = self.entry.read(&self.catalogue, |file| file.read_at(&mut cell.lock()[..], offset))?;
+        let several = count < len && self.entry.copy(&self.catalogue, 1).is_some();
         if several { self.read_longer(count, buffer, offset) } else { Ok(count) }
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let cell = parking_lot::Mutex::new(buffer);
-        self.entry.read(&self.core, |file| file.read_cached_at(&mut cell.lock()[..], offset))
+        self.entry.read(&self.catalogue, |file| file.read_cached_at(&mut cell.lock()[..], offset))
     }
 
     fn will_read(&self, offset: u64, len: u64) {
         // The read that follows reports errors.
-        let _ = self.entry.read(&self.core, |file| {
+        let _ = self.entry.read(&self.catalogue, |file| {
             file.will_read(offset, len);
             Ok(())
         });
@@ -78,13 +78,13 @@ impl File for CopiedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.entry.sync(&self.core)
+        self.entry.sync(&self.catalogue)
     }
 
     fn len(&self) -> io::Result<u64> {
-        let mut len = self.entry.read(&self.core, |file| file.len())?;
+        let mut len = self.entry.read(&self.catalogue, |file| file.len())?;
         for index in 0.. {
-            let Some(file) = self.entry.copy(&self.core, index) else { break };
+            let Some(file) = self.entry.copy(&self.catalogue, index) else { break };
             len = len.max(file.len().unwrap_or(0));
         }
         Ok(len)
@@ -103,10 +103,10 @@ impl File for CopiedFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        self.entry.read(&self.core, |file| file.allocated_bytes())
+        self.entry.read(&self.catalogue, |file| file.allocated_bytes())
     }
 
     fn copy(&self, index: usize) -> Option<Arc<dyn File>> {
-        self.entry.copy(&self.core, index)
+        self.entry.copy(&self.catalogue, index)
     }
 }

@@ -11,12 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use margay_env::{File, OpenMode};
 
+use crate::catalogue::Catalogue;
 use crate::class::{Class, FILLING, FOLDERS};
-use crate::core::Core;
 use crate::entry::{Copy, Entry};
 use crate::member::Member;
 use crate::record::State;
@@ -24,27 +23,13 @@ use crate::record::State;
 /// Bytes that are copied at once, while writers of the file wait.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// How far the copying is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
-    /// When this round began, by the monotonic clock; `None`: nothing is being copied.
-    pub(crate) since: Option<Duration>,
-    pub(crate) done_bytes: u64,
-    pub(crate) total_bytes: u64,
-    pub(crate) files_left: u64,
-    /// Since the start.
-    pub(crate) copied_files: u64,
-    pub(crate) copied_bytes: u64,
-    pub(crate) failed_files: u64,
-}
-
 /// A copy that is to be made.
 struct Job {
     entry: Arc<Entry>,
     target: Arc<Member>,
 }
 
-impl Core {
+impl Catalogue {
     /// Makes the copies that are missing now, of all classes or of one; returns whether some could not be made.
     pub(crate) fn fill_once(&self, only: Option<Class>) -> bool {
         let _round = self.round.lock();
@@ -306,7 +291,7 @@ impl Core {
         let mut record = self.record.lock();
         member.set(Class::Data, State::None);
         if member.state(Class::Metadata) == State::None {
-            self.members.write().retain(|other| other.id != member.id);
+            self.all.write().retain(|other| other.id != member.id);
         }
         match self.store_record(&mut record) {
             Ok(()) => tracing::info!(disk = %member.root.display(), "all payload has moved away from here"),

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use margay_env::{OpenMode, files};
 
+use crate::catalogue::Catalogue;
 use crate::class::{Class, IDENTITY_FILE};
-use crate::core::Core;
 use crate::member::Member;
 use crate::record::{BYTES_MAX, Identity, State};
 
@@ -26,22 +26,22 @@ const PROBE: &str = "probe.filling";
 /// Ends with the value.
 #[derive(Debug)]
 pub(crate) struct Filler {
-    core: Arc<Core>,
+    catalogue: Arc<Catalogue>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Filler {
-    pub(crate) fn start(core: &Arc<Core>) -> io::Result<Filler> {
-        let run = Arc::clone(core);
+    pub(crate) fn start(catalogue: &Arc<Catalogue>) -> io::Result<Filler> {
+        let run = Arc::clone(catalogue);
         let thread = std::thread::Builder::new().name("disk-fill".to_owned()).spawn(move || run.run())?;
-        Ok(Filler { core: Arc::clone(core), thread: Some(thread) })
+        Ok(Filler { catalogue: Arc::clone(catalogue), thread: Some(thread) })
     }
 }
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        self.core.stopping.store(true, Ordering::SeqCst);
-        self.core.wake();
+        self.catalogue.stopping.store(true, Ordering::SeqCst);
+        self.catalogue.wake();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has reported it.
             let _ = thread.join();
@@ -49,7 +49,7 @@ impl Drop for Filler {
     }
 }
 
-impl Core {
+impl Catalogue {
     fn run(&self) {
         while !self.stopping.load(Ordering::SeqCst) {
             self.look();

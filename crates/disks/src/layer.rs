@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering;
 use margay_env::{DirEntry, Disk, File, LockHandle, OpenMode, Space};
 use parking_lot::MutexGuard;
 
+use crate::catalogue::{Catalogue, Names};
 use crate::class::{Class, DATA_FOLDER, FOLDERS, class};
-use crate::core::{Core, Names};
 use crate::entry::{Copy, Entry, Outcome, together};
 use crate::file::CopiedFile;
 use crate::member::{Member, is_fault};
 use crate::record::State;
 
 #[derive(Debug)]
-pub(crate) struct Layer(pub(crate) Arc<Core>);
+pub(crate) struct Layer(pub(crate) Arc<Catalogue>);
 
 /// A path as the layer sees it.
 enum Place {

@@ -2,13 +2,13 @@
 //!
 //! Why:        a disk that dies must stop nothing and take nothing with it.
 //! Layout:     docs/format/disks.md; docs/design/0037-several-disks.md says how.
-//! Invariants: of the modules: core (who is trusted), entry (what is written where), fill (how a copy comes to be).
-//! Locking:    names, an entry's `inner`, record; see core.
+//! Invariants: of the modules: members (who is trusted), entry (what is written where), fill (how a copy comes to be).
+//! Locking:    names, an entry's `inner`, record; see members.
 //! Not here:   what the files contain (segment, meta); copies on other machines (cluster).
 
 mod admit;
+mod catalogue;
 mod class;
-mod core;
 mod entry;
 mod error;
 mod file;
@@ -18,7 +18,9 @@ mod filler;
 pub mod fuzzing;
 mod layer;
 mod member;
+mod members;
 mod open;
+mod place;
 mod record;
 mod scan;
 mod status;
@@ -34,7 +36,7 @@ pub use error::DisksError;
 pub use record::{MEMBERS_MAX, State};
 pub use status::{DiskStatus, Filling, Status};
 
-use crate::core::Core;
+use crate::catalogue::Catalogue;
 use crate::filler::Filler;
 use crate::layer::Layer;
 
@@ -43,7 +45,7 @@ pub const FILES: [&str; 4] = [class::IDENTITY_FILE, class::RECORD_FILE, "disk-id
 
 /// What the caller asks for; a volume that has disks keeps those it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DiskWish {
     /// A second directory for metadata.
     pub mirror: Option<PathBuf>,
     /// Directories for payload.
@@ -54,7 +56,7 @@ pub struct Wanted {
     pub accept_missing: bool,
 }
 
-impl Wanted {
+impl DiskWish {
     fn is_nothing(&self) -> bool {
         self.mirror.is_none() && self.disks.is_empty() && self.copies.unwrap_or(1) <= 1
     }
@@ -64,16 +66,16 @@ impl Wanted {
 /// compare copies.
 #[derive(Debug)]
 pub struct Disks {
-    core: Arc<Core>,
+    catalogue: Arc<Catalogue>,
     filler: parking_lot::Mutex<Option<Filler>>,
 }
 
 impl Disks {
     /// Opens the data directory with the others that it has or gets; `None` if it has none and nothing is wanted. The data
     /// directory is locked by the caller.
-    pub fn open(env: &Env, data: &Path, wanted: &Wanted) -> Result<Option<Disks>, DisksError> {
-        let core = open::open(env, data, wanted)?;
-        Ok(core.map(|core| Disks { core, filler: parking_lot::Mutex::new(None) }))
+    pub fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<Disks>, DisksError> {
+        let catalogue = open::open(env, data, wanted)?;
+        Ok(catalogue.map(|catalogue| Disks { catalogue, filler: parking_lot::Mutex::new(None) }))
     }
 
     /// Whether a data directory has others.
@@ -83,46 +85,46 @@ impl Disks {
 
     /// The ports, with a disk that keeps copies.
     pub fn env(&self, env: &Env) -> Env {
-        Env { disk: Arc::new(Layer(Arc::clone(&self.core))), ..env.clone() }
+        Env { disk: Arc::new(Layer(Arc::clone(&self.catalogue))), ..env.clone() }
     }
 
     /// From now on disks are looked at, and filled, until the value is dropped.
     pub fn start(&self) -> io::Result<()> {
-        *self.filler.lock() = Some(Filler::start(&self.core)?);
+        *self.filler.lock() = Some(Filler::start(&self.catalogue)?);
         Ok(())
     }
 
     /// One round of what the started thread does; for tests. Returns whether all copies are made.
     pub fn fill(&self) -> bool {
-        self.core.look();
-        !self.core.fill_once(None) && self.core.status().short_files == 0
+        self.catalogue.look();
+        !self.catalogue.fill_once(None) && self.catalogue.status().short_files == 0
     }
 
     /// A new directory for payload, or one in the place of a disk that is out; it is filled in the background.
     pub fn add(&self, root: &Path) -> Result<(), DisksError> {
-        self.core.add(root)
+        self.catalogue.add(root)
     }
 
     /// Moves all payload away from a disk, in the background; then it is no member any more.
     pub fn remove(&self, root: &Path) -> Result<(), DisksError> {
-        self.core.empty(root)
+        self.catalogue.empty(root)
     }
 
     pub fn status(&self) -> Status {
-        self.core.status()
+        self.catalogue.status()
     }
 }
 
 impl Drop for Disks {
     fn drop(&mut self) {
         drop(self.filler.lock().take());
-        let is_open = self.core.names.lock().entries.values().any(|entry| entry.inner.read().handles > 0);
-        if is_open || self.core.differ.load(Ordering::Relaxed) {
+        let is_open = self.catalogue.names.lock().entries.values().any(|entry| entry.inner.read().handles > 0);
+        if is_open || self.catalogue.differ.load(Ordering::Relaxed) {
             return;
         }
-        let mut record = self.core.record.lock();
+        let mut record = self.catalogue.record.lock();
         record.clean = true;
-        if let Err(error) = self.core.store_record(&mut record) {
+        if let Err(error) = self.catalogue.store_record(&mut record) {
             tracing::debug!(%error, "the next start compares copies");
         }
     }

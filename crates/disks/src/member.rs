@@ -2,7 +2,7 @@
 //!
 //! Invariants: M1 each time that a directory comes to lack something, its epoch grows: a copy of an earlier epoch is none.
 //! Locking:    `lost` is a leaf lock.
-//! Not here:   when it is taken out (core), what is in it (entry).
+//! Not here:   when it is taken out (members), what is in it (entry).
 
 use std::io;
 use std::path::{Path, PathBuf};

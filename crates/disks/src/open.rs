@@ -13,15 +13,14 @@ use std::sync::Arc;
 
 use margay_env::{Env, files};
 
+use crate::catalogue::Catalogue;
 use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
-use crate::core::Core;
 use crate::error::DisksError;
 use crate::member::{Lost, Member};
+use crate::members::Members;
+use crate::place::{check_empty, identity, read_small};
 use crate::record::{self, Identity, Listed, Record, State};
-use crate::{Wanted, scan};
-
-/// Names that an empty directory may have.
-const HARMLESS: [&str; 4] = ["lost+found", "lock", "disk-id.new", "disks.new"];
+use crate::{DiskWish, scan};
 
 /// What is going to be opened.
 struct Plan<'a> {
@@ -36,7 +35,7 @@ struct Plan<'a> {
 }
 
 /// `None`: a directory without others.
-pub(crate) fn open(env: &Env, data: &Path, wanted: &Wanted) -> Result<Option<Arc<Core>>, DisksError> {
+pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<Arc<Catalogue>>, DisksError> {
     let found = newest(env, data, wanted.mirror.as_deref())?;
     if found.is_none() && wanted.is_nothing() {
         return Ok(None);
@@ -58,40 +57,14 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &Wanted) -> Result<Option<Arc
     plan.check_missing(wanted)?;
     plan.check_copies(wanted)?;
     plan.warn_of_one_disk();
-    let core = plan.begin()?;
-    scan::open(&core)?;
-    Ok(Some(core))
+    let catalogue = plan.begin()?;
+    scan::open(&catalogue)?;
+    Ok(Some(catalogue))
 }
 
 fn first_record(env: &Env) -> Record {
     let volume = (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64());
     Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() }
-}
-
-/// Reads a small file; `None` if it is not there, or its directory cannot be read.
-fn read_small<T>(
-    env: &Env,
-    root: &Path,
-    name: &str,
-    decode: impl Fn(&[u8]) -> Result<T, String>,
-) -> Result<Option<T>, DisksError> {
-    let path = root.join(name);
-    match files::read(env, &path, record::BYTES_MAX) {
-        Ok(bytes) => match decode(&bytes) {
-            Ok(value) => Ok(Some(value)),
-            Err(why) => Err(DisksError::Damaged(path, why)),
-        },
-        Err(error) => {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(path = %path.display(), %error, "this disk cannot be read");
-            }
-            Ok(None)
-        }
-    }
-}
-
-pub(crate) fn identity(env: &Env, root: &Path) -> Result<Option<Identity>, DisksError> {
-    read_small(env, root, IDENTITY_FILE, Identity::decode)
 }
 
 /// The newest list in any directory of metadata that is named here or in another list.
@@ -125,7 +98,7 @@ fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<Option<Record
 }
 
 impl Plan<'_> {
-    fn place(&mut self, root: &Path, class: Class, wanted: &Wanted) -> Result<(), DisksError> {
+    fn place(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
         let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted) };
         if identity.volume != self.record.volume {
             return Err(DisksError::OtherVolume(root.to_owned()));
@@ -146,7 +119,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn place_fresh(&mut self, root: &Path, class: Class, wanted: &Wanted) -> Result<(), DisksError> {
+    fn place_fresh(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
         if self.fresh.iter().any(|(other, _)| other == root) {
             // The data directory may be named as a disk, too.
             let member =
@@ -189,7 +162,7 @@ impl Plan<'_> {
     }
 
     /// Payload moves from the data directory to the disks that are named.
-    fn give_way(&mut self, wanted: &Wanted) {
+    fn give_way(&mut self, wanted: &DiskWish) {
         let others = self.record.members.iter().any(|member| member.root != self.data && member.data == State::In);
         let is_named = wanted.disks.iter().any(|disk| disk == self.data);
         let home = self.record.members.iter_mut().find(|member| member.root == self.data);
@@ -200,7 +173,7 @@ impl Plan<'_> {
         }
     }
 
-    fn check_missing(&mut self, wanted: &Wanted) -> Result<(), DisksError> {
+    fn check_missing(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
         let mut missing_data = Vec::new();
         for member in &mut self.record.members {
             if self.present.contains(&member.id) {
@@ -231,7 +204,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn check_copies(&mut self, wanted: &Wanted) -> Result<(), DisksError> {
+    fn check_copies(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
         let stays = |member: &&Listed| !matches!(member.data, State::None | State::Leaving);
         let disks = self.record.members.iter().filter(stays).count();
         if let Some(copies) = wanted.copies {
@@ -260,7 +233,7 @@ impl Plan<'_> {
     }
 
     /// From here on directories are written.
-    fn begin(self) -> Result<Arc<Core>, DisksError> {
+    fn begin(self) -> Result<Arc<Catalogue>, DisksError> {
         let fail = |root: &Path, error| DisksError::Io(root.to_owned(), error);
         for (root, member) in &self.fresh {
             self.env.disk.create_private_dir(root).map_err(|error| fail(root, error))?;
@@ -286,22 +259,7 @@ impl Plan<'_> {
         for member in members.iter().filter(|member| !self.present.contains(&member.id)) {
             member.leave(Lost { is_absent: true, why: "it was not there at the start".to_owned() });
         }
-        let core = Core::new(self.env.clone(), self.data.to_owned(), self.record, members);
-        *core.locks.lock() = locks;
-        Ok(Arc::new(core))
-    }
-}
-
-/// A directory that becomes a member must have nothing of anybody.
-pub(crate) fn check_empty(env: &Env, root: &Path) -> Result<(), DisksError> {
-    let entries = match env.disk.list(root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(DisksError::Io(root.to_owned(), error)),
-    };
-    let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
-    match foreign {
-        Some(name) => Err(DisksError::NotEmpty(root.to_owned(), name.to_owned())),
-        None => Ok(()),
+        let members = Members::new(self.env.clone(), self.data.to_owned(), self.record, members);
+        Ok(Arc::new(Catalogue::new(members, locks)))
     }
 }

@@ -4,7 +4,7 @@
 //! Layout:     docs/format/disks.md.
 //! Invariants: R1 a list with a larger generation is newer; what is written never has a smaller one.
 //!             R2 a list is replaced as a whole, and its checksum is right.
-//! Not here:   who decides that a member is out (core).
+//! Not here:   who decides that a member is out (members).
 
 use std::path::PathBuf;
 

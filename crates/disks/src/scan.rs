@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 
 use margay_env::{Disk, OpenMode};
 
-use crate::class::{Class, DATA_FOLDER, FILLING, FOLDERS, class};
-use crate::core::Core;
+use crate::catalogue::Catalogue;
+use crate::class::{Class, DATA_FOLDER, FILLING, FOLDERS};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
@@ -29,37 +29,37 @@ const FILL_AT_OPEN_BYTES_MAX: u64 = 1 << 30;
 /// Between a segment's name and the time when it was set aside.
 const QUARANTINE: &str = ".quarantine-";
 
-pub(crate) fn open(core: &Arc<Core>) -> Result<(), DisksError> {
-    let was_clean = core.record.lock().clean;
+pub(crate) fn open(catalogue: &Arc<Catalogue>) -> Result<(), DisksError> {
+    let was_clean = catalogue.record.lock().clean;
     let mut core_failed = Vec::new();
-    for member in core.members().iter().filter(|member| member.is_living()) {
-        if let Err(error) = prepare(core, member) {
+    for member in catalogue.members().iter().filter(|member| member.is_living()) {
+        if let Err(error) = prepare(catalogue, member) {
             core_failed.push((Arc::clone(member), error));
         }
     }
     for (member, error) in core_failed {
-        core.take_out(&member, &error).map_err(|error| DisksError::Io(member.root.clone(), error))?;
+        catalogue.take_out(&member, &error).map_err(|error| DisksError::Io(member.root.clone(), error))?;
     }
-    let fail = |error| DisksError::Io(core.root.clone(), error);
-    let differing = scan_metadata(core, was_clean).map_err(fail)?;
-    scan_data(core).map_err(fail)?;
+    let fail = |error| DisksError::Io(catalogue.root.clone(), error);
+    let differing = scan_metadata(catalogue, was_clean).map_err(fail)?;
+    scan_data(catalogue).map_err(fail)?;
     // From here on a crash leaves copies that may differ.
-    core.record.lock().clean = false;
-    for member in core.members().iter().filter(|member| member.is_out() && member.lost().is_none()) {
-        if let Err(error) = core.take_back(member) {
+    catalogue.record.lock().clean = false;
+    for member in catalogue.members().iter().filter(|member| member.is_out() && member.lost().is_none()) {
+        if let Err(error) = catalogue.take_back(member) {
             tracing::warn!(disk = %member.root.display(), %error, "this disk was out and cannot be filled again");
         }
     }
-    core.store_record(&mut core.record.lock()).map_err(fail)?;
+    catalogue.store_record(&mut catalogue.record.lock()).map_err(fail)?;
     if differing > 0 && differing <= FILL_AT_OPEN_BYTES_MAX {
-        core.fill_once(Some(Class::Metadata));
+        catalogue.fill_once(Some(Class::Metadata));
     }
     Ok(())
 }
 
 /// Makes the folders, and removes copies that were not complete.
-fn prepare(core: &Core, member: &Member) -> io::Result<()> {
-    let disk = &*core.env.disk;
+fn prepare(catalogue: &Catalogue, member: &Member) -> io::Result<()> {
+    let disk = &*catalogue.env.disk;
     for folder in FOLDERS {
         disk.create_dir_all(&member.path(Path::new(folder)))?;
     }
@@ -73,37 +73,22 @@ fn prepare(core: &Core, member: &Member) -> io::Result<()> {
     Ok(())
 }
 
-/// Files of a class in a member's directory.
-pub(crate) fn files_of(core: &Core, member: &Member, wanted: Class) -> io::Result<Vec<(PathBuf, u64)>> {
-    let mut found = Vec::new();
-    for folder in ["", FOLDERS[0], FOLDERS[1]] {
-        let listed = match core.env.disk.list(&member.path(Path::new(folder))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            listed => listed?,
-        };
-        let files = listed.into_iter().filter(|entry| !entry.is_dir);
-        let named = files.map(|entry| (Path::new(folder).join(&entry.name), entry.len));
-        found.extend(named.filter(|(name, _)| class(name) == wanted));
-    }
-    Ok(found)
-}
-
 /// Returns how many bytes have to be copied again because copies differ.
-fn scan_metadata(core: &Arc<Core>, was_clean: bool) -> io::Result<u64> {
-    let members = core.living(Class::Metadata);
+fn scan_metadata(catalogue: &Arc<Catalogue>, was_clean: bool) -> io::Result<u64> {
+    let members = catalogue.living(Class::Metadata);
     let mut trusted = members.iter().filter(|member| member.state(Class::Metadata) == State::In);
     let leader = trusted.next().ok_or_else(|| io::Error::other("no directory has all metadata"))?;
-    let files = files_of(core, leader, Class::Metadata)?;
+    let files = catalogue.files_of(leader, Class::Metadata)?;
     let mut copies: BTreeMap<PathBuf, Vec<Copy>> =
         files.iter().map(|(name, _)| (name.clone(), vec![Copy::new(leader, true, None)])).collect();
     let mut differing = 0;
     for member in members.iter().filter(|member| member.id != leader.id) {
         let is_trusted = member.state(Class::Metadata) == State::In;
-        let theirs: BTreeMap<PathBuf, u64> = files_of(core, member, Class::Metadata)?.into_iter().collect();
+        let theirs: BTreeMap<PathBuf, u64> = catalogue.files_of(member, Class::Metadata)?.into_iter().collect();
         let mut equal = BTreeSet::new();
         for (name, len) in files.iter().filter(|_| is_trusted) {
             let is_equal = theirs.get(name) == Some(len)
-                && (was_clean || same(&*core.env.disk, &leader.path(name), &member.path(name))?);
+                && (was_clean || same(&*catalogue.env.disk, &leader.path(name), &member.path(name))?);
             if is_equal {
                 equal.insert(name.clone());
             } else {
@@ -114,24 +99,24 @@ fn scan_metadata(core: &Arc<Core>, was_clean: bool) -> io::Result<u64> {
         if is_trusted && (equal.len() < files.len() || !strays.is_empty()) {
             tracing::info!(disk = %member.root.display(), files = strays.len(), "copies of metadata differ after a crash and are made equal");
             member.set(Class::Metadata, State::Filling);
-            core.store_record(&mut core.record.lock())?;
+            catalogue.store_record(&mut catalogue.record.lock())?;
             differing = differing.max(1);
         }
         for name in strays {
-            core.env.disk.remove(&member.path(name))?;
+            catalogue.env.disk.remove(&member.path(name))?;
         }
         for name in equal {
             copies.entry(name).or_default().push(Copy::new(member, true, None));
         }
     }
-    insert(core, Class::Metadata, copies);
+    insert(catalogue, Class::Metadata, copies);
     Ok(differing)
 }
 
-fn insert(core: &Core, class: Class, copies: BTreeMap<PathBuf, Vec<Copy>>) {
-    let mut names = core.names.lock();
+fn insert(catalogue: &Catalogue, class: Class, copies: BTreeMap<PathBuf, Vec<Copy>>) {
+    let mut names = catalogue.names.lock();
     for (name, copies) in copies {
-        let first = if class == Class::Data { core.turn.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let first = if class == Class::Data { catalogue.turn.fetch_add(1, Ordering::Relaxed) } else { 0 };
         names.entries.insert(name.clone(), Arc::new(Entry::new(class, name, copies, first)));
     }
 }
@@ -157,20 +142,20 @@ fn same(disk: &dyn Disk, one: &Path, other: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn scan_data(core: &Arc<Core>) -> io::Result<()> {
+fn scan_data(catalogue: &Arc<Catalogue>) -> io::Result<()> {
     let mut copies: BTreeMap<PathBuf, Vec<Copy>> = BTreeMap::new();
-    for member in core.living(Class::Data) {
-        for (name, _) in files_of(core, &member, Class::Data)? {
+    for member in catalogue.living(Class::Data) {
+        for (name, _) in catalogue.files_of(&member, Class::Data)? {
             copies.entry(name).or_default().push(Copy::new(&member, true, None));
         }
     }
-    settle_names(core, &mut copies)?;
-    insert(core, Class::Data, copies);
+    settle_names(catalogue, &mut copies)?;
+    insert(catalogue, Class::Data, copies);
     Ok(())
 }
 
 /// One name for each segment.
-fn settle_names(core: &Core, copies: &mut BTreeMap<PathBuf, Vec<Copy>>) -> io::Result<()> {
+fn settle_names(catalogue: &Catalogue, copies: &mut BTreeMap<PathBuf, Vec<Copy>>) -> io::Result<()> {
     let mut by_segment: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for name in copies.keys() {
         let text = name.to_string_lossy();
@@ -185,10 +170,10 @@ fn settle_names(core: &Core, copies: &mut BTreeMap<PathBuf, Vec<Copy>>) -> io::R
                 let (from, to) = (copy.member.path(other), copy.member.path(kept));
                 let known = copies.entry(kept.clone()).or_default();
                 if known.iter().any(|known| known.member.id == copy.member.id) {
-                    core.env.disk.remove(&from)?;
+                    catalogue.env.disk.remove(&from)?;
                 } else {
-                    core.env.disk.rename(&from, &to)?;
-                    core.env.disk.sync_dir(&copy.member.path(Path::new(DATA_FOLDER)))?;
+                    catalogue.env.disk.rename(&from, &to)?;
+                    catalogue.env.disk.sync_dir(&copy.member.path(Path::new(DATA_FOLDER)))?;
                     known.push(copy);
                 }
             }

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use crate::catalogue::Catalogue;
 use crate::class::Class;
-use crate::core::Core;
 use crate::record::State;
 
 /// One directory.
@@ -49,7 +49,7 @@ pub struct Filling {
     pub seconds_left: Option<u64>,
 }
 
-impl Core {
+impl Catalogue {
     pub(crate) fn status(&self) -> Status {
         let members = self.members();
         let mut status = Status { copies: self.copies.load(Ordering::Relaxed), ..Status::default() };

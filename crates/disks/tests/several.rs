@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_disks::{Disks, DisksError, State, Wanted};
+use margay_disks::{DiskWish, Disks, DisksError, State};
 use margay_env::fault::FaultNote;
 use margay_env::real::RealClock;
 use margay_env::sim::{SimDisk, SimRandom};
@@ -91,8 +91,8 @@ impl Disk for Machine {
     }
 }
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> DiskWish {
+    DiskWish {
         mirror: Some("/mirror".into()),
         disks: vec!["/d1".into(), "/d2".into(), "/d3".into()],
         copies: Some(2),
@@ -107,13 +107,13 @@ struct Life {
     disks: Disks,
 }
 
-fn open_disks(machine: &Machine, random: &SimRandom, wanted: &Wanted) -> Result<(Env, Disks), DisksError> {
+fn open_disks(machine: &Machine, random: &SimRandom, wanted: &DiskWish) -> Result<(Env, Disks), DisksError> {
     let env = machine.env(random);
     let disks = Disks::open(&env, Path::new(DATA), wanted)?.unwrap();
     Ok((disks.env(&env), disks))
 }
 
-fn live(machine: &Machine, random: &SimRandom, wanted: &Wanted) -> Life {
+fn live(machine: &Machine, random: &SimRandom, wanted: &DiskWish) -> Life {
     let (env, disks) = open_disks(machine, random, wanted).unwrap();
     let (env, note) = FaultNote::watch(&env, &Path::new(DATA).join("sync-failed"));
     let after_fault = note.found().unwrap().is_some();
@@ -340,7 +340,7 @@ fn either_directory_of_metadata_opens_alone_and_a_stale_one_never() {
         machine.set(lost, SimDisk::new(random.next_u64()));
         let refused = open_disks(&machine, &random, &wanted()).unwrap_err();
         assert!(matches!(&refused, DisksError::Replaced(root) if root.ends_with(lost)), "{refused}");
-        let life = live(&machine, &random, &Wanted { accept_missing: true, ..wanted() });
+        let life = live(&machine, &random, &DiskWish { accept_missing: true, ..wanted() });
         model.check(&life, lost);
         (0..30).for_each(|_| work(&life, &mut model, &random));
         assert!(life.disks.fill(), "{:#?}", life.disks.status());
@@ -363,12 +363,12 @@ fn either_directory_of_metadata_opens_alone_and_a_stale_one_never() {
     assert!(life.disks.fill(), "{:#?}", life.disks.status());
     drop(life);
     machine.set("data", SimDisk::new(6));
-    let life = live(&machine, &random, &Wanted { accept_missing: true, ..wanted() });
+    let life = live(&machine, &random, &DiskWish { accept_missing: true, ..wanted() });
     model.check(&life, "from the directory that was filled again");
 }
 
 fn live_with_dead_mirror(machine: &Machine, random: &SimRandom) -> Life {
-    live(machine, random, &Wanted { accept_missing: true, ..wanted() })
+    live(machine, random, &DiskWish { accept_missing: true, ..wanted() })
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn payload_moves_from_the_data_directory_to_disks_and_away_from_one() {
     model.check(&life, "after it moved");
     (0..30).for_each(|_| work(&life, &mut model, &random));
     drop(life);
-    let life = live(&machine, &random, &Wanted { disks: Vec::new(), mirror: None, ..wanted() });
+    let life = live(&machine, &random, &DiskWish { disks: Vec::new(), mirror: None, ..wanted() });
     model.check(&life, "with the disks that it remembers");
 }
 
@@ -438,11 +438,11 @@ fn payload_moves_from_the_data_directory_to_disks_and_away_from_one() {
 fn wrong_directories_are_refused_with_one_line() {
     let random = SimRandom::new(13);
     let machine = Machine::of(&["data", "mirror", "d1", "d2", "d3", "data2"], 3);
-    let refused = |wanted: &Wanted| open_disks(&machine, &random, wanted).unwrap_err();
-    let disks = |disks: &[&str], copies| Wanted {
+    let refused = |wanted: &DiskWish| open_disks(&machine, &random, wanted).unwrap_err();
+    let disks = |disks: &[&str], copies| DiskWish {
         disks: disks.iter().map(PathBuf::from).collect(),
         copies,
-        ..Wanted::default()
+        ..DiskWish::default()
     };
     assert!(matches!(refused(&disks(&["/d1"], Some(2))), DisksError::TooFew { copies: 2, disks: 1 }));
     assert!(matches!(refused(&disks(&["/d1", "/d1"], None)), DisksError::Twice(..)));

@@ -1,97 +1,70 @@
-//! The members of a volume, its files, and the list that says who is trusted.
+//! The members of a volume, and the list that says who is trusted.
 //!
 //! Why:        one failed disk must neither stop the volume nor later be taken for the truth.
 //! Invariants: O1 once a member is out, nothing that it lacks is acknowledged before the list in another directory says so.
 //!             O2 the last directory with all metadata is never taken out: its errors go to the caller.
 //!             O3 when the list can be written nowhere, nothing is acknowledged any more.
-//! Locking:    order: round, names, an entry's `inner`, record; `members` is a leaf.
+//! Locking:    order: the catalogue's `round` and `names`, an entry's `inner`, `record`; `all` is a leaf.
 //! Durability: the list is replaced as a whole and synced, in each directory of metadata.
-//! Not here:   calls of the port (layer, file), copying (fill).
+//! Not here:   files (catalogue), calls of the port (layer, file), copying (fill).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use margay_env::{Env, LockHandle, files};
+use margay_env::{Env, files};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::class::{Class, RECORD_FILE};
-use crate::entry::Entry;
-use crate::fill::Progress;
 use crate::member::{Lost, Member, again};
 use crate::record::{Record, State};
 
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Members {
     /// The ports below.
     pub(crate) env: Env,
     /// The data directory by which callers name files.
     pub(crate) root: PathBuf,
     pub(crate) volume: u128,
-    pub(crate) members: RwLock<Vec<Arc<Member>>>,
+    pub(crate) all: RwLock<Vec<Arc<Member>>>,
     pub(crate) copies: AtomicU32,
-    pub(crate) names: Mutex<Names>,
     /// The newest list that is durable.
     pub(crate) record: Mutex<Record>,
     /// Members that are out and not yet listed so.
     unsettled: AtomicU64,
     dead: OnceLock<String>,
-    /// An operation was refused at one copy, so copies may differ.
-    pub(crate) differ: AtomicBool,
-    pub(crate) turn: AtomicUsize,
-    pub(crate) progress: Mutex<Progress>,
-    /// Held while copies are made: one round at a time.
-    pub(crate) round: Mutex<()>,
     pub(crate) wake: (Mutex<bool>, Condvar),
-    pub(crate) stopping: AtomicBool,
-    pub(crate) locks: Mutex<Vec<Box<dyn LockHandle>>>,
 }
 
-/// All files with copies.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) entries: BTreeMap<PathBuf, Arc<Entry>>,
-    /// Payload removed while a disk was out, which may come back with it.
-    pub(crate) removed: BTreeSet<PathBuf>,
-}
-
-impl Core {
-    pub(crate) fn new(env: Env, root: PathBuf, record: Record, members: Vec<Arc<Member>>) -> Core {
-        Core {
+impl Members {
+    pub(crate) fn new(env: Env, root: PathBuf, record: Record, members: Vec<Arc<Member>>) -> Members {
+        Members {
             env,
             root,
             volume: record.volume,
-            members: RwLock::new(members),
+            all: RwLock::new(members),
             copies: AtomicU32::new(record.copies),
-            names: Mutex::default(),
             record: Mutex::new(record),
             unsettled: AtomicU64::new(0),
             dead: OnceLock::new(),
-            differ: AtomicBool::new(false),
-            turn: AtomicUsize::new(0),
-            progress: Mutex::default(),
-            round: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
-            stopping: AtomicBool::new(false),
-            locks: Mutex::default(),
         }
     }
 
     pub(crate) fn members(&self) -> Vec<Arc<Member>> {
-        self.members.read().clone()
+        self.all.read().clone()
     }
 
     /// Members that get what is written of this class.
     pub(crate) fn living(&self, class: Class) -> Vec<Arc<Member>> {
-        self.members.read().iter().filter(|member| member.state(class).is_living()).cloned().collect()
+        self.all.read().iter().filter(|member| member.state(class).is_living()).cloned().collect()
     }
 
     pub(crate) fn copies_wanted(&self, class: Class) -> usize {
         match class {
             Class::Data => self.copies.load(Ordering::Relaxed) as usize,
-            _ => self.members.read().iter().filter(|member| member.state(class) != State::None).count(),
+            _ => self.all.read().iter().filter(|member| member.state(class) != State::None).count(),
         }
     }
 
@@ -153,7 +126,7 @@ impl Core {
     }
 
     fn is_last(&self, member: &Arc<Member>) -> bool {
-        let members = self.members.read();
+        let members = self.all.read();
         let other = |class| {
             members
                 .iter()
