@@ -10,6 +10,7 @@ mod bucket;
 mod clock;
 mod cluster;
 mod config;
+mod disk;
 mod dump;
 mod fsck;
 mod identity;
@@ -49,6 +50,8 @@ enum Command {
     Cluster(cluster::Args),
     /// The stores of a shared volume, one by one: suspend, detach, recover, rebalance
     Node(node::Args),
+    /// Disks of a volume on one machine: show, add, replace, remove
+    Disk(disk::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
     /// Send what a mount of a far bucket left in its cache
@@ -120,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Clock(args) => clock::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Node(args) => node::run(&args),
+        Command::Disk(args) => disk::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
         Command::Sync(args) => mount::run_sync(&args),
         Command::Warm(args) => mount::run_warm(&args),

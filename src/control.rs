@@ -29,6 +29,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::admin;
 use crate::backup::{self, BackupWish};
 use crate::buckets::{self, QuotaChange};
+use crate::disks;
 use crate::dump::{self, DumpWish};
 use crate::exit::Failure;
 use crate::inventory;
@@ -66,6 +67,7 @@ impl Handler for Control {
                         Err(error) => done(Err(error)),
                     };
                 }
+                (&Method::POST, "/disk") => return done(disk(&server, request).await),
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
@@ -116,6 +118,14 @@ async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, 
     let (bucket, change) = QuotaChange::from_json(&wish(request).await?)?;
     let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
     changed.map_err(|error| error.to_string())
+}
+
+/// Adds or removes a disk.
+async fn disk(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
+    let wish = wish(request).await?;
+    let server = Arc::clone(server);
+    let change = move || disks::change(server.storage.disks(), &wish);
+    tokio::task::spawn_blocking(change).await.map_err(|error| format!("it broke off: {error}"))?
 }
 
 async fn backup(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {

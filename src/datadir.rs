@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use margay_disks::{DiskWish, Disks, DisksError};
 use margay_env::fault::FaultNote;
 use margay_env::files;
 use margay_env::{Env, LockHandle};
@@ -33,6 +34,8 @@ const CACHE_FORMAT_VERSION: u32 = 2;
 /// The format of a directory with segments whose rows are in PostgreSQL. Who takes it for a whole volume would find no row for any
 /// of them, so older programs refuse the number.
 const SHARED_FORMAT_VERSION: u32 = 3;
+/// The format of a directory whose files have copies in others. A program that does not know of them would change this one alone.
+const DISKS_FORMAT_VERSION: u32 = 4;
 /// Names the bucket of a cache.
 const CACHE_FILE: &str = "upstream";
 /// The address at which a cache is served over S3.
@@ -43,7 +46,7 @@ pub const CACHE_LOG_FILE: &str = "log";
 const FORMAT_MAGIC: &str = "margay data directory, format ";
 /// Names that an unmarked directory may hold: from an interrupted first start, of a fresh file system, or keys placed
 /// there in advance.
-const HARMLESS: [&str; 10] = [
+const HARMLESS: [&str; 13] = [
     "lock",
     "format.new",
     "lost+found",
@@ -54,6 +57,9 @@ const HARMLESS: [&str; 10] = [
     CACHE_FILE,
     "upstream.new",
     CACHE_LOG_FILE,
+    "disk-id",
+    "disk-id.new",
+    "disks.new",
 ];
 /// Exists after a failed sync.
 const FAULT_NOTE: &str = "sync-failed";
@@ -118,6 +124,8 @@ pub enum DataDirError {
     Unreadable(PathBuf, String),
     #[error("{0} does not exist; name an existing data directory with --data DIR")]
     Absent(PathBuf),
+    #[error(transparent)]
+    Disks(#[from] DisksError),
     #[error("{path} cannot be used: {error}; {}", files::remedy(error))]
     Io { path: PathBuf, error: io::Error },
 }
@@ -125,7 +133,7 @@ pub enum DataDirError {
 impl From<DataDirError> for Failure {
     fn from(error: DataDirError) -> Failure {
         match error {
-            DataDirError::Io { .. } => Failure::failed(error.to_string()),
+            DataDirError::Io { .. } | DataDirError::Disks(DisksError::Io(..)) => Failure::failed(error.to_string()),
             _ => Failure::refused(error.to_string()),
         }
     }
@@ -140,13 +148,20 @@ pub struct DataDir {
     note: Arc<FaultNote>,
     /// A sync failed in an earlier process, so data in the page cache need not be on the disk.
     pub after_fault: bool,
+    /// Other directories of the volume.
+    pub disks: Option<Disks>,
     lock: Option<Box<dyn LockHandle>>,
 }
 
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
-        open_or_mark(env, path, FORMAT_VERSION, check_owner)
+        DataDir::open_or_create_with(env, path, &DiskWish::default())
+    }
+
+    /// As `open_or_create`, with copies in other directories.
+    pub fn open_or_create_with(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
+        open_or_mark(env, path, FORMAT_VERSION, wanted, check_owner)
     }
 
     /// Keeps the lock until this process ends. Who stops without waiting for all of its threads may still write after this
@@ -163,14 +178,14 @@ impl DataDir {
     /// Locks an existing directory.
     pub fn open(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-        if !env.disk.exists(&path.join("format")).map_err(fail)? {
+        if !env.disk.exists(&path.join("format")).map_err(fail)? && !Disks::has(env, path).map_err(fail)? {
             if env.disk.exists(path).map_err(fail)? {
                 check_owner(env, path)?;
             }
             return Err(DataDirError::Absent(path.to_owned()));
         }
         check_owner(env, path)?;
-        lock(env, path)
+        with_disks(env, path, &DiskWish::default())
     }
 
     /// The folder of segment files.
@@ -189,16 +204,32 @@ fn open_or_mark(
     env: &Env,
     path: &Path,
     format: u32,
+    wanted: &DiskWish,
     check: impl FnOnce(&Env, &Path) -> Result<(), DataDirError>,
 ) -> Result<DataDir, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     env.disk.create_private_dir(path).map_err(fail)?;
     check(env, path)?;
-    let dir = lock(env, path)?;
-    if !env.disk.exists(&path.join("format")).map_err(fail)? {
+    let dir = if format == FORMAT_VERSION { with_disks(env, path, wanted)? } else { lock(env, path)? };
+    if !dir.env.disk.exists(&path.join("format")).map_err(fail)? {
         mark(&dir.env, path, format).map_err(fail)?;
     }
     Ok(dir)
+}
+
+/// Locks the directory and opens the others of its volume.
+fn with_disks(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
+    let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+    let dir = lock(env, path)?;
+    let Some(disks) = Disks::open(env, path, wanted)? else { return Ok(dir) };
+    let DataDir { lock, .. } = dir;
+    let dir = watch(&disks.env(env), path, lock).map_err(fail)?;
+    let version = files::read(&dir.env, &path.join("format"), 4096).ok();
+    let is_marked = version.is_some_and(|text| text == format!("{FORMAT_MAGIC}{DISKS_FORMAT_VERSION}\n").as_bytes());
+    if !is_marked {
+        mark(&dir.env, path, DISKS_FORMAT_VERSION).map_err(fail)?;
+    }
+    Ok(DataDir { disks: Some(disks), ..dir })
 }
 
 /// Refuses a foreign directory, and a cache, before a byte is written to it.
@@ -218,6 +249,10 @@ fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     let format = path.join("format");
     if !env.disk.exists(&format).map_err(fail)? {
+        // One that is being filled from another directory.
+        if Disks::has(env, path).map_err(fail)? {
+            return Ok(None);
+        }
         let entries = env.disk.list(path).map_err(fail)?;
         let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
         return match foreign {
@@ -230,7 +265,7 @@ fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
     match version {
         None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
-        Some(version) if version > SHARED_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(version) if version > DISKS_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
         Some(version) => Ok(Some(version)),
     }
 }
@@ -243,7 +278,7 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
             connections::cut_left(env, path);
             // Only for the message of a second server; without it that line lacks the process id.
             let _ = files::replace_content(env, &file, format!("{}\n", std::process::id()).as_bytes());
-            watch(env, path, lock).map_err(|error| DataDirError::Io { path: path.to_owned(), error })
+            watch(env, path, Some(lock)).map_err(|error| DataDirError::Io { path: path.to_owned(), error })
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let holder = files::read(env, &file, 64).unwrap_or_default();
@@ -272,7 +307,7 @@ fn take_lock(env: &Env, path: &Path, file: &Path) -> io::Result<Box<dyn LockHand
 }
 
 /// From here on failed syncs leave a note; small files that an earlier failure left in doubt are rewritten.
-fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDir> {
+fn watch(env: &Env, path: &Path, lock: Option<Box<dyn LockHandle>>) -> io::Result<DataDir> {
     let (env, note) = FaultNote::watch(env, &path.join(FAULT_NOTE));
     let found = note.found()?;
     if let Some(what) = &found {
@@ -284,7 +319,7 @@ fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDi
             }
         }
     }
-    Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), lock: Some(lock) })
+    Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), disks: None, lock })
 }
 
 fn mark(env: &Env, path: &Path, version: u32) -> io::Result<()> {
@@ -358,8 +393,8 @@ mod tests {
     fn newer_and_unreadable_formats_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
-        mark("margay data directory, format 4\n");
-        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 4))));
+        mark("margay data directory, format 5\n");
+        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 5))));
         for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
             mark(text);
             assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod connections;
 pub mod control;
 pub mod datadir;
+pub mod disks;
 pub mod dump;
 pub mod exit;
 pub mod far_mount;

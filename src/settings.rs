@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use margay_accounts::provider_keys::KeyLocation;
 use margay_client::endpoint::Endpoint;
+use margay_disks::DiskWish;
 use margay_jobs::lifecycle::ExpiryLimits;
 use margay_jobs::notify::Target;
 use margay_jobs::reclaimer::ReclaimLimits;
@@ -179,6 +180,8 @@ impl SharedSettings {
 pub struct Settings {
     /// Absolute.
     pub data: PathBuf,
+    /// Other directories of the volume.
+    pub disks: DiskWish,
     pub address: String,
     /// `None`: no admin port.
     pub admin_address: Option<String>,
@@ -232,7 +235,27 @@ impl Settings {
             rate_max: number("lifecycle.rate_max"),
             clock_wait: seconds("lifecycle.clock_wait_seconds"),
         };
+        let shared = SharedSettings::build(
+            text("metadata").unwrap_or_default(),
+            text("metadata_schema").unwrap_or_default(),
+            (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
+        )?;
+        let disks = DiskWish {
+            mirror: text("mirror_metadata").map(|path| absolute(&path)),
+            disks: names("disks").iter().map(|path| absolute(path)).collect(),
+            copies: u32::try_from(number("copies")).ok().filter(|copies| *copies > 0),
+            accept_missing: false,
+        };
+        if shared.is_some() && disks != DiskWish::default() {
+            return Err(
+                "disks, copies and mirror_metadata are for one machine; with metadata in PostgreSQL set copies with \
+                 `margay cluster set --copies`"
+                    .to_owned(),
+            );
+        }
         Ok(Settings {
+            disks,
+            shared,
             mounts: mounts(values)?,
             notify: targets(values, notify_ca.is_some())?,
             notify_ca,
@@ -242,11 +265,6 @@ impl Settings {
             data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
-            shared: SharedSettings::build(
-                text("metadata").unwrap_or_default(),
-                text("metadata_schema").unwrap_or_default(),
-                (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
-            )?,
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains: names("domain"),
             website_domains: names("website_domain"),

@@ -12,6 +12,7 @@ use margay_accounts::fingerprint::CheckedKeys;
 use margay_accounts::identities::SealKey;
 use margay_accounts::{encryption_keys, fingerprint};
 use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers};
+use margay_disks::Disks;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
@@ -26,6 +27,7 @@ use margay_volume::{
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
+use crate::disks;
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::rows::Rows;
@@ -216,6 +218,17 @@ impl Storage {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// From now on other directories of the volume are looked at and filled.
+    pub fn start_disks(&self) -> Result<(), Failure> {
+        let started = self.dir.disks.as_ref().map_or(Ok(()), Disks::start);
+        started.map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))
+    }
+
+    /// The other directories, if there are some.
+    pub fn disks(&self) -> Option<&Disks> {
+        self.dir.disks.as_ref()
+    }
+
     pub fn stop_works(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
@@ -231,6 +244,7 @@ impl Storage {
     pub fn write_metrics(&self, out: &mut Exposition) {
         self.rows.write_metrics(out);
         self.copies.iter().for_each(|copies| write_copies(&copies.statistics(), out));
+        self.dir.disks.iter().for_each(|disks| disks::write_metrics(&disks.status(), out));
         let infos = self.segments.segments();
         out.family("margay_segments", Kind::Gauge, "Segment files by kind.");
         for (kind, count, _) in by_kind(&infos) {
@@ -274,6 +288,9 @@ impl Storage {
         for (name, value) in own {
             status[name] = value;
         }
+        if let Some(disks) = &self.dir.disks {
+            status["disks"] = disks::status(&disks.status());
+        }
         if let Some(copies) = self.copies.as_ref().map(|copies| copies.statistics()) {
             status["copies"] = json!({
                 "copies": copies.copies,
@@ -316,6 +333,7 @@ pub(crate) fn segment_options(dir: &DataDir, limits: &StorageLimits) -> margay_s
     options.pack_bytes_max = limits.pack_bytes_max;
     options.raw_bytes_min = limits.raw_bytes_min;
     options.reserve_bytes = limits.reserve_bytes;
+    options.files_may_be_missing = dir.disks.is_some();
     options
 }
 

@@ -31,6 +31,18 @@ pub(crate) struct DataArgs {
 pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub data: DataArgs,
+    /// A second directory for all metadata, on another disk: both have it before anything is answered
+    #[arg(long, value_name = "DIR")]
+    mirror_metadata: Option<String>,
+    /// A directory for payload, on a disk of its own; may be repeated. A volume keeps those that it has
+    #[arg(long, value_name = "DIR")]
+    disk: Vec<String>,
+    /// How many of the disks have each piece of payload [default: as before, at first 1]
+    #[arg(long, value_name = "COUNT")]
+    copies: Option<String>,
+    /// Start without directories that are lost, and take empty ones in their place
+    #[arg(long)]
+    pub accept_missing_disks: bool,
     /// Where the S3 door listens [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
@@ -114,6 +126,11 @@ impl DataArgs {
 }
 
 impl ServerArgs {
+    /// Whether copies in other directories are asked for.
+    pub(crate) fn names_disks(&self) -> bool {
+        self.mirror_metadata.is_some() || !self.disk.is_empty() || self.copies.is_some() || self.accept_missing_disks
+    }
+
     /// The mounts apart from the other flags.
     pub(crate) fn without_mounts(&self) -> (ServerArgs, Vec<String>) {
         let mut server = self.clone();
@@ -123,6 +140,8 @@ impl ServerArgs {
 
     pub(crate) fn resolve(&self, env: &Env) -> Result<Vec<Resolved>, Failure> {
         let single = [
+            ("mirror_metadata", &self.mirror_metadata),
+            ("copies", &self.copies),
             ("address", &self.address),
             ("admin_address", &self.admin_address),
             ("metadata", &self.metadata),
@@ -139,6 +158,7 @@ impl ServerArgs {
             .into_iter()
             .filter_map(|(name, value)| value.as_ref().map(|value| (name.to_owned(), value.clone())))
             .collect();
+        flags.extend(self.disk.iter().map(|path| ("disks".to_owned(), path.clone())));
         flags.extend(self.domain.iter().map(|name| ("domain".to_owned(), name.clone())));
         flags.extend(self.mount.iter().map(|wish| ("mounts".to_owned(), wish.clone())));
         self.data.resolve_with(env, flags)

@@ -55,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
   margay serve --mount photos=/mnt/photos
   margay serve --upstream s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos --mount /mnt/photos
+  margay serve --data /ssd --mirror-metadata /ssd2 --disk /d1 --disk /d2 --copies 2
   margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.1:9002
   MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
 
@@ -87,10 +88,16 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(upstream) = &args.far.upstream {
+        if args.server.names_disks() {
+            return Err(Failure::usage(
+                "--disk, --copies and --mirror-metadata are for a volume of its own, and not for the cache of a far bucket",
+            ));
+        }
         return run_serve(upstream, &args.far, &args.server);
     }
     let env = Env::real();
-    let settings = Settings::build(&args.server.resolve(&env)?).map_err(Failure::usage)?;
+    let mut settings = Settings::build(&args.server.resolve(&env)?).map_err(Failure::usage)?;
+    settings.disks.accept_missing = args.server.accept_missing_disks;
     logging::start(&settings.log_level, &settings.log_format)?;
     for name in stray_variables(&environment()) {
         tracing::warn!(%name, "this variable names no setting; `margay config --json` shows the names");
@@ -109,7 +116,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let dir = match &settings.shared {
-        None => DataDir::open_or_create(&env, &settings.data)?,
+        None => DataDir::open_or_create_with(&env, &settings.data, &settings.disks)?,
         Some(_) => DataDir::open_or_create_shared(&env, &settings.data)?,
     };
     let given = root_keys::given(|name| std::env::var(name).ok())?;
@@ -124,6 +131,8 @@ async fn serve(
     let (storage, store_port) = open_storage(dir, &settings, sockets.store.as_ref())?;
     let keys = root_keys::load(&storage.env, &settings.data, given, &storage.volume)?;
     let identities = Identities::open(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
+    // Small files of the jobs have copies, too.
+    let env = storage.env.clone();
     let server = assemble(env, &settings, storage, Arc::new(identities))?;
     let logging = server.access_log.run();
     let providers = providers(&server.env, &settings)?;
@@ -178,7 +187,9 @@ fn open_storage(
     store: Option<&TcpListener>,
 ) -> Result<(Arc<Storage>, Option<StorePort>), Failure> {
     let (Some(shared), Some(socket)) = (&settings.shared, store) else {
-        return Ok((Arc::new(Storage::open(dir, &settings.storage)?), None));
+        let storage = Storage::open(dir, &settings.storage)?;
+        storage.start_disks()?;
+        return Ok((Arc::new(storage), None));
     };
     let address = told_address(&shared.store_address, socket)?;
     let (storage, key) = Storage::open_shared(dir, &settings.storage, &shared.postgres, address)?;

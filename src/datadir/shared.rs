@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use margay_disks::DiskWish;
 use margay_env::Env;
 
 use super::{
@@ -16,10 +17,12 @@ use super::{
 impl DataDir {
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create_shared(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
-        open_or_mark(env, path, SHARED_FORMAT_VERSION, |env, path| match check_format(env, path)? {
-            Some(FORMAT_VERSION) => Err(DataDirError::NotShared(path.to_owned())),
-            Some(CACHE_FORMAT_VERSION) => check_owner(env, path),
-            _ => Ok(()),
+        open_or_mark(env, path, SHARED_FORMAT_VERSION, &DiskWish::default(), |env, path| {
+            match check_format(env, path)? {
+                Some(FORMAT_VERSION) => Err(DataDirError::NotShared(path.to_owned())),
+                Some(CACHE_FORMAT_VERSION) => check_owner(env, path),
+                _ => Ok(()),
+            }
         })
     }
 }

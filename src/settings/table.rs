@@ -65,6 +65,24 @@ const fn setting(name: &'static str, kind: Kind, default: &'static str, about: &
 /// All settings, in the order in which `margay config` shows them.
 pub const SETTINGS: &[Setting] = &[
     setting("data", Kind::Path, "./margay-data", "the data directory"),
+    setting(
+        "mirror_metadata",
+        Kind::Path,
+        "",
+        "a second directory for all metadata, on another disk: both have it before anything is answered",
+    ),
+    setting(
+        "disks",
+        Kind::List,
+        "",
+        "directories for payload, each on a disk of its own; a volume keeps those that it has",
+    ),
+    setting(
+        "copies",
+        Kind::Count { min: 0, max: 64 },
+        "0",
+        "disks that have each piece of payload; 0: as many as before, at first 1",
+    ),
     setting("address", Kind::Address, "127.0.0.1:9000", "where the S3 door listens"),
     setting(
         "admin_address",

@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-iam", &[], &[]),
     ("margay-select", &[], &[]),
     ("margay-env", &[], &[]),
+    ("margay-disks", &["margay-env"], &["margay-meta", "margay-segment"]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
     ("margay-postgres", &["margay-meta"], &["margay-env"]),
@@ -64,6 +65,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     (
         "margay",
         &[
+            "margay-disks",
             "margay-env",
             "margay-segment",
             "margay-meta",

@@ -92,6 +92,11 @@ pub trait File: Send + Sync + Debug {
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Bytes of the device that this file occupies.
     fn allocated_bytes(&self) -> io::Result<u64>;
+    /// One of several equal copies on different disks, for a caller whose checksum says that what was read is wrong. `None`
+    /// beyond the last one, and for a file without copies.
+    fn copy(&self, _index: usize) -> Option<Arc<dyn File>> {
+        None
+    }
 
     /// Fills `buffer` or fails with `UnexpectedEof`.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

@@ -207,4 +207,8 @@ impl File for WatchedFile {
     fn allocated_bytes(&self) -> io::Result<u64> {
         self.file.allocated_bytes()
     }
+
+    fn copy(&self, index: usize) -> Option<Arc<dyn File>> {
+        self.file.copy(index)
+    }
 }

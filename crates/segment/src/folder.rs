@@ -314,6 +314,9 @@ impl Folder {
     ) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
         self.check_poison()?;
         let id = self.next_id();
+        if self.options.files_may_be_missing {
+            self.cover_by_mark(id)?;
+        }
         self.create_as(id, kind, |file| fill(id, file))
     }
 

@@ -72,7 +72,49 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
     check_fits(run, &segment, &*file)?;
     let (first, last) = ((extent.skip + skip) / CHUNK_BYTES, (extent.skip + skip + len - 1) / CHUNK_BYTES);
     let (start, end) = (first * CHUNK_BYTES, ((last + 1) * CHUNK_BYTES).min(run.len));
-    let (chunks, table) = read_chunks(folder, run, &*file, start..end, source)?;
+    let chunks = match read_verified(folder, run, &*file, start..end, source) {
+        // Another copy may be right, and is not in memory.
+        Err(Miss::Failed(SegmentError::Corrupt { .. })) if source == Source::Memory && file.copy(1).is_some() => {
+            return Err(Miss::NotInMemory);
+        }
+        Err(Miss::Failed(error @ SegmentError::Corrupt { .. })) => {
+            read_copies(folder, run, &*file, start..end).ok_or(Miss::Failed(error))?
+        }
+        chunks => chunks?,
+    };
+    let from = extent.skip + skip - start;
+    Ok(Bytes::from_owner(chunks).slice(from as usize..(from + len) as usize))
+}
+
+/// The chunks from the first copy of the file, on any disk, in which they are right; and puts them right in the others.
+fn read_copies(folder: &Folder, run: &Run, file: &dyn File, range: std::ops::Range<u64>) -> Option<Buffer> {
+    let copies = (0..).map_while(|index| file.copy(index));
+    let chunks =
+        copies.filter_map(|copy| read_verified(folder, run, &*copy, range.clone(), Source::Device).ok()).next()?;
+    let (segment, offset) = (run.segment, run.offset + range.start);
+    tracing::error!(
+        ?segment,
+        offset,
+        bytes = chunks.len(),
+        "one copy was damaged, another one is right: it is written again"
+    );
+    // It was read; a copy that cannot be written is found by others.
+    if let Err(error) = file.write_all_at(&chunks, offset) {
+        tracing::warn!(?segment, %error, "the damaged copy could not be written again");
+    }
+    Some(chunks)
+}
+
+/// Whole chunks of a run.
+fn read_verified(
+    folder: &Folder,
+    run: &Run,
+    file: &dyn File,
+    range: std::ops::Range<u64>,
+    source: Source,
+) -> Result<Buffer, Miss> {
+    let first = range.start / CHUNK_BYTES;
+    let (chunks, table) = read_chunks(folder, run, file, range, source)?;
     match table {
         None => verify_chunk(run, &chunks, 0, run.crc)?,
         Some(table) => {
@@ -81,8 +123,7 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
             }
         }
     }
-    let from = extent.skip + skip - start;
-    Ok(Bytes::from_owner(chunks).slice(from as usize..(from + len) as usize))
+    Ok(chunks)
 }
 
 /// Starts read-ahead of the first chunk and the checksum table, which are far apart, at the same time.

@@ -16,6 +16,9 @@ pub(crate) fn verify_run(folder: &Folder, run: &Run) -> Result<(), SegmentError>
     let segment = folder.segment(run.segment)?;
     let file = folder.file(&segment)?;
     check_fits(run, &segment, &*file)?;
+    if file.copy(1).is_some() {
+        return verify_copies(run, &*file);
+    }
     let mut buffer = vec![0; run.len.min(SCRUB_PIECE_BYTES).max(run.table_bytes()) as usize];
     let table = if run.table_bytes() == 0 {
         None
@@ -25,6 +28,29 @@ pub(crate) fn verify_run(folder: &Folder, run: &Run) -> Result<(), SegmentError>
         Some(keep_table(folder, run, bytes)?)
     };
     verify_chunks(run, &*file, &mut buffer, table.as_ref().map(|table| &*table.sums))
+}
+
+/// Verifies each copy; what is damaged in one is written again from one that is right.
+fn verify_copies(run: &Run, file: &dyn File) -> Result<(), SegmentError> {
+    let copies: Vec<_> = (0..).map_while(|index| file.copy(index)).collect();
+    let results: Vec<_> = copies.iter().map(|copy| verify_run_in(&**copy, run)).collect();
+    let Some(right) = results.iter().position(Result::is_ok) else {
+        return results.into_iter().collect();
+    };
+    for (damaged, result) in copies.iter().zip(results) {
+        let Err(error) = result else { continue };
+        tracing::error!(%error, "one copy is damaged, another one is right: it is written again");
+        let (mut at, end) = (run.offset, run.offset + run.len + run.table_bytes());
+        let mut buffer = vec![0; SCRUB_PIECE_BYTES.min(end - at) as usize];
+        while at < end {
+            let piece = &mut buffer[..(end - at).min(SCRUB_PIECE_BYTES) as usize];
+            copies[right].read_exact_at(piece, at)?;
+            damaged.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+        damaged.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Verifies a run in a file that is its segment or a copy of it, as a scrub does.

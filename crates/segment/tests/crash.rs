@@ -31,7 +31,13 @@ fn env(disk: &SimDisk, seed: u64) -> Env {
 }
 
 fn options() -> Options {
-    Options { folder: FOLDER.into(), pack_bytes_max: 300 << 10, raw_bytes_min: 200 << 10, reserve_bytes: 0 }
+    Options {
+        folder: FOLDER.into(),
+        pack_bytes_max: 300 << 10,
+        raw_bytes_min: 200 << 10,
+        reserve_bytes: 0,
+        files_may_be_missing: false,
+    }
 }
 
 fn open(disk: &SimDisk, seed: u64) -> Result<Arc<Store>, SegmentError> {

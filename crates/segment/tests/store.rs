@@ -22,7 +22,13 @@ fn walked(store: &Store) -> margay_segment::Walk {
 }
 
 fn options(folder: &std::path::Path) -> Options {
-    Options { folder: folder.to_owned(), pack_bytes_max: 1 << 20, raw_bytes_min: 512 << 10, reserve_bytes: 0 }
+    Options {
+        folder: folder.to_owned(),
+        pack_bytes_max: 1 << 20,
+        raw_bytes_min: 512 << 10,
+        reserve_bytes: 0,
+        files_may_be_missing: false,
+    }
 }
 
 fn open(folder: &tempfile::TempDir) -> Arc<Store> {

@@ -1,0 +1,265 @@
+//! Opens the directories of a volume: which are there, which are trusted, which come new.
+//!
+//! Invariants: N1 nothing is written to a directory before all of them were looked at and found right.
+//!             N2 a directory of metadata that is missing, and not listed as out, may have gone on alone: without it the volume
+//!                opens only when told so.
+//!             N3 of two lists with one generation and different content none is believed.
+//! Not here:   what the files are (scan), filling (fill).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_env::{Env, files};
+
+use crate::catalogue::Catalogue;
+use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
+use crate::error::DisksError;
+use crate::member::{Lost, Member};
+use crate::members::Members;
+use crate::place::{check_empty, identity, read_small};
+use crate::record::{self, Identity, Listed, Record, State};
+use crate::{DiskWish, scan};
+
+/// What is going to be opened.
+struct Plan<'a> {
+    env: &'a Env,
+    data: &'a Path,
+    record: Record,
+    /// Ids of members whose directory is there.
+    present: BTreeSet<u64>,
+    /// Directories that become members.
+    fresh: Vec<(PathBuf, u64)>,
+    is_first: bool,
+}
+
+/// `None`: a directory without others.
+pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<Arc<Catalogue>>, DisksError> {
+    let found = newest(env, data, wanted.mirror.as_deref())?;
+    if found.is_none() && wanted.is_nothing() {
+        return Ok(None);
+    }
+    let is_first = found.is_none();
+    let record = match found {
+        Some(record) => record,
+        None => first_record(env),
+    };
+    let mut plan = Plan { env, data, record, present: BTreeSet::new(), fresh: Vec::new(), is_first };
+    plan.place(data, Class::Metadata, wanted)?;
+    if let Some(mirror) = &wanted.mirror {
+        plan.place(mirror, Class::Metadata, wanted)?;
+    }
+    for disk in &wanted.disks {
+        plan.place(disk, Class::Data, wanted)?;
+    }
+    plan.give_way(wanted);
+    plan.check_missing(wanted)?;
+    plan.check_copies(wanted)?;
+    plan.warn_of_one_disk();
+    let catalogue = plan.begin()?;
+    scan::open(&catalogue)?;
+    Ok(Some(catalogue))
+}
+
+fn first_record(env: &Env) -> Record {
+    let volume = (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64());
+    Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() }
+}
+
+/// The newest list in any directory of metadata that is named here or in another list.
+fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<Option<Record>, DisksError> {
+    let mut ahead: Vec<PathBuf> = [Some(data), mirror].into_iter().flatten().map(Path::to_owned).collect();
+    let mut seen = BTreeSet::new();
+    let mut best: Option<(Record, PathBuf)> = None;
+    while let Some(root) = ahead.pop() {
+        if !seen.insert(root.clone()) {
+            continue;
+        }
+        let Some(record) = read_small(env, &root, RECORD_FILE, Record::decode)? else { continue };
+        let is_named = [Some(data), mirror].contains(&Some(&*root));
+        let metadata = record.members.iter().filter(|member| member.metadata != State::None);
+        ahead.extend(metadata.map(|member| member.root.clone()));
+        best = match best {
+            Some((known, place)) if known.volume != record.volume => {
+                if is_named {
+                    return Err(DisksError::OtherVolume(root));
+                }
+                Some((known, place))
+            }
+            Some((known, place)) if known.generation == record.generation && known != record => {
+                return Err(DisksError::Split(place, root));
+            }
+            Some((known, place)) if known.generation >= record.generation => Some((known, place)),
+            _ => Some((record, root)),
+        };
+    }
+    Ok(best.map(|(record, _)| record))
+}
+
+impl Plan<'_> {
+    fn place(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
+        let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted) };
+        if identity.volume != self.record.volume {
+            return Err(DisksError::OtherVolume(root.to_owned()));
+        }
+        let is_data_dir = root == self.data;
+        let Some(member) = self.record.members.iter_mut().find(|member| member.id == identity.member) else {
+            return Err(DisksError::Dismissed(root.to_owned()));
+        };
+        if !self.present.insert(member.id) && !is_data_dir && member.root != root {
+            return Err(DisksError::Twice(member.root.clone(), root.to_owned()));
+        }
+        member.root = root.to_owned();
+        match class {
+            Class::Data if matches!(member.data, State::None | State::Leaving) => member.data = State::In,
+            Class::Metadata if member.metadata == State::None => member.metadata = State::Filling,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn place_fresh(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
+        if self.fresh.iter().any(|(other, _)| other == root) {
+            // The data directory may be named as a disk, too.
+            let member =
+                self.record.members.iter_mut().find(|member| member.root == root && member.data == State::None);
+            return match member {
+                Some(member) if class == Class::Data => {
+                    member.data = State::In;
+                    Ok(())
+                }
+                _ => Err(DisksError::Twice(root.to_owned(), root.to_owned())),
+            };
+        }
+        let is_first = self.is_first && root == self.data;
+        if !is_first && root != self.data {
+            check_empty(self.env, root)?;
+        }
+        // Another disk in the place of one that is listed.
+        let old = self.record.members.iter().find(|member| member.root == root);
+        if let Some(old) = old {
+            let is_trusted = |state| matches!(state, State::In | State::Leaving);
+            if (is_trusted(old.metadata) || is_trusted(old.data)) && !wanted.accept_missing {
+                return Err(DisksError::Replaced(root.to_owned()));
+            }
+        }
+        let old = old.cloned();
+        self.record.members.retain(|member| member.root != root);
+        let id = self.env.random.next_u64();
+        let mut listed = Listed { id, metadata: State::None, data: State::None, root: root.to_owned() };
+        match class {
+            Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
+            _ => listed.data = State::In,
+        }
+        if is_first || old.is_some_and(|old| old.data != State::None && class == Class::Metadata) {
+            listed.data = State::In;
+        }
+        self.record.members.push(listed);
+        self.fresh.push((root.to_owned(), id));
+        self.present.insert(id);
+        Ok(())
+    }
+
+    /// Payload moves from the data directory to the disks that are named.
+    fn give_way(&mut self, wanted: &DiskWish) {
+        let others = self.record.members.iter().any(|member| member.root != self.data && member.data == State::In);
+        let is_named = wanted.disks.iter().any(|disk| disk == self.data);
+        let home = self.record.members.iter_mut().find(|member| member.root == self.data);
+        if let Some(home) =
+            home.filter(|home| home.data == State::In && others && !is_named && !wanted.disks.is_empty())
+        {
+            home.data = State::Leaving;
+        }
+    }
+
+    fn check_missing(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
+        let mut missing_data = Vec::new();
+        for member in &mut self.record.members {
+            if self.present.contains(&member.id) {
+                continue;
+            }
+            let found = identity(self.env, &member.root)?;
+            if found == Some(Identity { volume: self.record.volume, member: member.id }) {
+                self.present.insert(member.id);
+                continue;
+            }
+            if member.metadata == State::In && !wanted.accept_missing {
+                return Err(DisksError::MissingMetadata(member.root.clone()));
+            }
+            if matches!(member.data, State::In | State::Leaving) {
+                missing_data.push(member.root.clone());
+            }
+            let out = |state: &mut State| *state = if *state == State::None { State::None } else { State::Out };
+            out(&mut member.metadata);
+            out(&mut member.data);
+            tracing::error!(disk = %member.root.display(), "this disk is not there: the volume opens without it");
+        }
+        if missing_data.len() >= self.record.copies as usize && !wanted.accept_missing {
+            return Err(DisksError::MissingData(missing_data));
+        }
+        if !self.record.members.iter().any(|member| member.metadata == State::In) {
+            return Err(DisksError::NoMetadata(self.data.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_copies(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
+        let stays = |member: &&Listed| !matches!(member.data, State::None | State::Leaving);
+        let disks = self.record.members.iter().filter(stays).count();
+        if let Some(copies) = wanted.copies {
+            self.record.copies = copies;
+        }
+        if self.record.members.len() > record::MEMBERS_MAX {
+            return Err(DisksError::TooMany);
+        }
+        if self.record.copies as usize > disks {
+            return Err(DisksError::TooFew { copies: self.record.copies, disks });
+        }
+        Ok(())
+    }
+
+    /// Two directories with the same room, to the byte, are likely on one file system.
+    fn warn_of_one_disk(&self) {
+        let living = self.record.members.iter().filter(|member| member.data == State::In);
+        let spaces: Vec<_> =
+            living.filter_map(|member| Some((member, self.env.disk.space(&member.root).ok()?))).collect();
+        for (index, (member, space)) in spaces.iter().enumerate() {
+            if let Some((other, _)) = spaces[..index].iter().find(|(_, other)| other == space) {
+                let (one, other) = (member.root.display(), other.root.display());
+                tracing::warn!(%one, %other, "these two are probably on one file system: copies there do not survive its loss");
+            }
+        }
+    }
+
+    /// From here on directories are written.
+    fn begin(self) -> Result<Arc<Catalogue>, DisksError> {
+        let fail = |root: &Path, error| DisksError::Io(root.to_owned(), error);
+        for (root, member) in &self.fresh {
+            self.env.disk.create_private_dir(root).map_err(|error| fail(root, error))?;
+            if identity(self.env, root)?.is_some() {
+                let other = self.fresh.iter().map(|(other, _)| other).find(|other| *other != root).unwrap_or(root);
+                return Err(DisksError::Twice(other.clone(), root.clone()));
+            }
+            let text = Identity { volume: self.record.volume, member: *member }.encode();
+            files::write_new(self.env, &root.join(IDENTITY_FILE), &text).map_err(|error| fail(root, error))?;
+        }
+        let members = self.record.members.iter().map(|listed| Arc::new(Member::new(listed))).collect::<Vec<_>>();
+        let mut locks = Vec::new();
+        for member in members.iter().filter(|member| self.present.contains(&member.id) && member.root != self.data) {
+            match self.env.disk.lock(&member.root.join("lock")) {
+                Ok(lock) => locks.push(lock),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(DisksError::InUse(member.root.clone()));
+                }
+                Err(error) if member.is_living() => return Err(fail(&member.root, error)),
+                Err(_) => {}
+            }
+        }
+        for member in members.iter().filter(|member| !self.present.contains(&member.id)) {
+            member.leave(Lost { is_absent: true, why: "it was not there at the start".to_owned() });
+        }
+        let members = Members::new(self.env.clone(), self.data.to_owned(), self.record, members);
+        Ok(Arc::new(Catalogue::new(members, locks)))
+    }
+}

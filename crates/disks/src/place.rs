@@ -1,0 +1,55 @@
+//! What a directory says of itself.
+//!
+//! Not here:   what follows from it (open, admit).
+
+use std::io;
+use std::path::Path;
+
+use margay_env::{Env, files};
+
+use crate::class::IDENTITY_FILE;
+use crate::error::DisksError;
+use crate::record::{self, Identity};
+
+/// Names that an empty directory may have.
+const HARMLESS: [&str; 4] = ["lost+found", "lock", "disk-id.new", "disks.new"];
+
+/// Reads a small file; `None` if it is not there, or its directory cannot be read.
+pub(crate) fn read_small<T>(
+    env: &Env,
+    root: &Path,
+    name: &str,
+    decode: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Option<T>, DisksError> {
+    let path = root.join(name);
+    match files::read(env, &path, record::BYTES_MAX) {
+        Ok(bytes) => match decode(&bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(why) => Err(DisksError::Damaged(path, why)),
+        },
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(path = %path.display(), %error, "this disk cannot be read");
+            }
+            Ok(None)
+        }
+    }
+}
+
+pub(crate) fn identity(env: &Env, root: &Path) -> Result<Option<Identity>, DisksError> {
+    read_small(env, root, IDENTITY_FILE, Identity::decode)
+}
+
+/// A directory that becomes a member must have nothing of anybody.
+pub(crate) fn check_empty(env: &Env, root: &Path) -> Result<(), DisksError> {
+    let entries = match env.disk.list(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(DisksError::Io(root.to_owned(), error)),
+    };
+    let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
+    match foreign {
+        Some(name) => Err(DisksError::NotEmpty(root.to_owned(), name.to_owned())),
+        None => Ok(()),
+    }
+}
