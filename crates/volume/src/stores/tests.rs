@@ -7,13 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use margay_env::Env;
 use margay_env::sim::{SimClock, SimDisk, SimRandom};
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
+use margay_rows::key;
+use margay_rows::record::{SegmentRecord, SegmentState};
 use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, Segments, Store, StoreNumber, SyncFuture};
 
 use super::{Alone, Copies, Peers, Stores};
+use crate::draft::Draft;
 
 /// The store that has made the segment, and how often it was asked for.
 #[derive(Debug)]
@@ -27,6 +31,27 @@ impl Peers for Maker {
 
     fn is_doubted(&self, _number: StoreNumber) -> bool {
         self.2.load(Ordering::Relaxed)
+    }
+}
+
+/// The maker of a segment does not answer, and this store has it too.
+#[derive(Debug)]
+struct Silent(Arc<Store>, StoreNumber);
+
+impl Peers for Silent {
+    fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        panic!("store {number:?} is asked, and waited for")
+    }
+
+    fn read_first(
+        &self,
+        first: StoreNumber,
+        spare: &dyn Fn() -> Option<StoreNumber>,
+        (extent, skip, len): (&Extent, u64, u64),
+    ) -> Option<Result<Bytes, SegmentError>> {
+        assert_eq!(first, extent.run.segment.made_by());
+        assert_eq!(spare(), Some(self.1), "neither the maker nor the own store is asked instead");
+        Some(self.0.read(extent, skip, len))
     }
 }
 
@@ -112,4 +137,23 @@ fn an_own_copy_is_read_before_its_maker_is_asked() {
     peers.2.store(true, Ordering::Relaxed);
     read(60_000, 100_000);
     assert_eq!(asked(), 1, "nobody else has it, so also who is doubted is asked");
+}
+
+#[test]
+fn a_store_that_is_silent_is_not_waited_for_if_another_one_has_the_segment() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (first, second) = (store(1), store(2));
+    let open = |(env, own): &(Env, Arc<Store>), others| {
+        let own = Arc::<Store>::clone(own) as Arc<dyn Segments>;
+        Stores::open(env, &engine, own, others, Arc::new(Alone)).unwrap()
+    };
+    let (one, other) = (open(&first, (None, None)), StoreNumber(9));
+    let two = open(&second, (Some(Arc::new(Silent(Arc::clone(&first.1), other))), Some(Arc::new(Some3))));
+    let run = written(&first.1, &[7; 5000]);
+    let mut draft = Draft::default();
+    let stores = vec![one.number, two.number, other];
+    let record = SegmentRecord { state: SegmentState::Open, kind: Kind::Raw, writer: 1, stores };
+    draft.put(key::segment(run.segment), record.encode());
+    draft.commit(&*engine).unwrap();
+    assert_eq!(two.read(&Extent::whole(run), 10, 20).unwrap(), [7; 20][..]);
 }
