@@ -33,7 +33,7 @@ pub use self::segments::{
     all_shares, all_stores, back, backs_of_run, backs_of_segment, copies, gained_segment, is_segment, live, location,
     parse_back, parse_live, parse_segment, parse_store, segment, segments_of, store,
 };
-pub use self::sessions::{lease, parse_session, session, sessions};
+pub use self::sessions::{is_of_process, lease, parse_session, session, sessions};
 pub use self::table::Table;
 pub use self::upstream::{
     all_upstream_dirty, all_upstream_epochs, all_upstream_kept, all_upstream_objects, all_upstream_unlisted,
