@@ -10,6 +10,7 @@
 //! Not here:   the keys (margay-accounts), the content of `segments/` and `tree/`.
 
 pub mod cache;
+pub mod moving;
 mod shared;
 
 use std::io;
@@ -33,6 +34,8 @@ const CACHE_FORMAT_VERSION: u32 = 2;
 /// The format of a directory with segments whose rows are in PostgreSQL. Who takes it for a whole volume would find no row for any
 /// of them, so older programs refuse the number.
 const SHARED_FORMAT_VERSION: u32 = 3;
+/// The format of a directory whose rows are on their way into PostgreSQL, and may be there or not.
+const MOVING_FORMAT_VERSION: u32 = 4;
 /// Names the bucket of a cache.
 const CACHE_FILE: &str = "upstream";
 /// The address at which a cache is served over S3.
@@ -82,11 +85,19 @@ pub enum DataDirError {
     #[error("{0} is the cache of {1}; use it with: margay mount {1} DIR --cache {0}")]
     Cache(PathBuf, String),
     #[error(
-        "{0} has segments of a volume whose rows are in PostgreSQL: start it with margay serve --metadata postgres://...; other \
-         commands do not take it yet"
+        "{0} has segments of a volume whose rows are in PostgreSQL: add --metadata postgres://... (a command without it: --set \
+         metadata=postgres://...)"
     )]
     Shared(PathBuf),
-    #[error("{0} holds a volume of its own; choose an empty or new directory with --data DIR for one in PostgreSQL")]
+    #[error(
+        "{0} is being moved into PostgreSQL, and that has not ended: run margay cluster adopt --data {0} --metadata postgres://... again"
+    )]
+    Moving(PathBuf),
+    #[error("{0} is one of a volume in PostgreSQL already: start it with margay serve --metadata postgres://...")]
+    Moved(PathBuf),
+    #[error(
+        "{0} holds a volume of its own; move it into PostgreSQL with margay cluster adopt, or choose an empty or new directory with --data DIR for one in PostgreSQL"
+    )]
     NotShared(PathBuf),
     #[error("the cache {0} is in use{1}: unmount that mount, or name another directory with --cache DIR")]
     MountedCache(PathBuf, String),
@@ -209,6 +220,7 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
             Err(DataDirError::Cache(path.to_owned(), of.split_whitespace().next().unwrap_or_default().to_owned()))
         }
         Some(SHARED_FORMAT_VERSION) => Err(DataDirError::Shared(path.to_owned())),
+        Some(MOVING_FORMAT_VERSION) => Err(DataDirError::Moving(path.to_owned())),
         _ => Ok(()),
     }
 }
@@ -230,7 +242,7 @@ fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
     match version {
         None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
-        Some(version) if version > SHARED_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(version) if version > MOVING_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
         Some(version) => Ok(Some(version)),
     }
 }
@@ -358,8 +370,8 @@ mod tests {
     fn newer_and_unreadable_formats_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
-        mark("margay data directory, format 4\n");
-        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 4))));
+        mark("margay data directory, format 5\n");
+        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 5))));
         for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
             mark(text);
             assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");

@@ -16,6 +16,7 @@ use margay_volume::{
 };
 use serde_json::{Value, json};
 
+use super::adopt;
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
 
@@ -24,6 +25,7 @@ const EXAMPLES: &str = "Examples:
   margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
+  margay cluster adopt --data /srv/margay --metadata postgres://margay@db/margay
 
 Copies: on how many servers each object is. Write: how many of them have it on disk before a write is answered. While fewer can be
 reached, writes are refused with 503 and nothing is lost. A server whose disk is lost is detached: the others make the copies that it
@@ -64,6 +66,15 @@ enum Command {
         #[arg(long, value_name = "W")]
         write: Option<u8>,
     },
+    /// Move the volume of one server into an empty database; its segments stay, and its directory becomes the first store
+    Adopt {
+        /// Make it a volume of its own again, if a move that broke off has not brought its rows over
+        #[arg(long)]
+        undo: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// A store never comes back: make the copies that it had elsewhere
     Detach {
         /// Its number, as `margay cluster status` shows it
@@ -91,12 +102,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 .to_owned(),
         ));
     };
+    if let Command::Adopt { undo, json } = args.command {
+        return adopt::run(&settings.data, &settings.storage, &shared.postgres, undo, json);
+    }
     let engine = PostgresEngine::open(&shared.postgres);
     let engine = engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))?;
     match &args.command {
         Command::Status { json } => show(&engine, *json),
         Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write } => set(&engine, *copies, *write),
+        Command::Adopt { .. } => Ok(()),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
     }
 }
