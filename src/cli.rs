@@ -3,6 +3,7 @@
 //! Invariants: I1 results go to stdout, everything else to stderr.  I2 exit codes are those of `exit`.
 //! Not here:   settings (`settings`), the benchmarks and the small client (margay-bench).
 
+mod adopt;
 mod arguments;
 mod backup;
 mod bench;
@@ -17,6 +18,7 @@ mod identity;
 mod inventory;
 mod mount;
 mod node;
+mod object;
 mod secrets;
 mod serve;
 mod status;
@@ -76,6 +78,8 @@ enum Command {
     Du(works::Du),
     /// List buckets, show their usage, change their quotas
     Bucket(bucket::Args),
+    /// Show which servers have the bytes of an object, and which copies are missing
+    Object(object::Args),
     /// Show whether the key files are those that the volume was used with, or forget that it was
     Secrets(secrets::Args),
     /// Read all data and verify every checksum
@@ -136,6 +140,7 @@ pub fn main() -> ExitCode {
         Command::Policy(args) => identity::run_policy(&args),
         Command::Du(args) => works::run_du(&args),
         Command::Bucket(args) => bucket::run(&args),
+        Command::Object(args) => object::run(&args),
         Command::Secrets(args) => secrets::run(&args),
         Command::Scrub(args) => works::run_scrub(&args),
         Command::Compact(args) => works::run_compact(&args),

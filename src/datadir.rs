@@ -10,6 +10,7 @@
 //! Not here:   the keys (margay-accounts), the content of `segments/` and `tree/`.
 
 pub mod cache;
+pub mod moving;
 mod shared;
 
 use std::io;
@@ -36,6 +37,8 @@ const CACHE_FORMAT_VERSION: u32 = 2;
 const SHARED_FORMAT_VERSION: u32 = 3;
 /// The format of a directory whose files have copies in others. A program that does not know of them would change this one alone.
 const DISKS_FORMAT_VERSION: u32 = 4;
+/// The format of a directory whose rows are on their way into PostgreSQL, and may be there or not.
+const MOVING_FORMAT_VERSION: u32 = 5;
 /// Names the bucket of a cache.
 const CACHE_FILE: &str = "upstream";
 /// The address at which a cache is served over S3.
@@ -88,11 +91,23 @@ pub enum DataDirError {
     #[error("{0} is the cache of {1}; use it with: margay mount {1} DIR --cache {0}")]
     Cache(PathBuf, String),
     #[error(
-        "{0} has segments of a volume whose rows are in PostgreSQL: start it with margay serve --metadata postgres://...; other \
-         commands do not take it yet"
+        "{0} has segments of a volume whose rows are in PostgreSQL: add --metadata postgres://... (a command without it: --set \
+         metadata=postgres://...)"
     )]
     Shared(PathBuf),
-    #[error("{0} holds a volume of its own; choose an empty or new directory with --data DIR for one in PostgreSQL")]
+    #[error(
+        "{0} is being moved into PostgreSQL, and that has not ended: run margay cluster adopt --data {0} --metadata postgres://... again"
+    )]
+    Moving(PathBuf),
+    #[error(
+        "{0} has copies in other directories (margay disk ls): such a volume is not moved into PostgreSQL; put its objects into a new one"
+    )]
+    HasDisks(PathBuf),
+    #[error("{0} is one of a volume in PostgreSQL already: start it with margay serve --metadata postgres://...")]
+    Moved(PathBuf),
+    #[error(
+        "{0} holds a volume of its own; move it into PostgreSQL with margay cluster adopt, or choose an empty or new directory with --data DIR for one in PostgreSQL"
+    )]
     NotShared(PathBuf),
     #[error("the cache {0} is in use{1}: unmount that mount, or name another directory with --cache DIR")]
     MountedCache(PathBuf, String),
@@ -240,6 +255,7 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
             Err(DataDirError::Cache(path.to_owned(), of.split_whitespace().next().unwrap_or_default().to_owned()))
         }
         Some(SHARED_FORMAT_VERSION) => Err(DataDirError::Shared(path.to_owned())),
+        Some(MOVING_FORMAT_VERSION) => Err(DataDirError::Moving(path.to_owned())),
         _ => Ok(()),
     }
 }
@@ -265,7 +281,7 @@ fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
     match version {
         None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
-        Some(version) if version > DISKS_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(version) if version > MOVING_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
         Some(version) => Ok(Some(version)),
     }
 }

@@ -4,6 +4,7 @@
 //! Not here: what an operation means (margay-volume), what a request means (margay-s3).
 
 pub mod admin;
+pub mod adopt;
 pub mod backup;
 pub mod backup_location;
 pub mod buckets;
@@ -16,11 +17,13 @@ pub mod dump;
 pub mod exit;
 pub mod far_mount;
 pub mod front;
+pub mod fsck;
 pub mod inventory;
 pub mod load;
 pub mod logging;
 pub mod mounts;
 pub mod open_files;
+pub mod places;
 pub mod probe;
 pub mod progress;
 mod ready;

@@ -14,7 +14,7 @@ use margay_accounts::key_files::{self, KEY_FILES};
 use margay_env::{Env, OpenMode};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_segment::{SegmentId, Store, mark_name, segment_of_name};
+use margay_segment::{SegmentId, Store, StoreNumber, mark_name, segment_of_name};
 use margay_volume::{BackupError, Error, KeyFile, Part, PartName, named_segments, restore_rows, segments_of};
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Res
 }
 
 /// Key files that the volume was used with and that its directory lacks.
-fn missing_keys(storage: &Storage) -> Result<Vec<&'static str>, Failure> {
+pub(crate) fn missing_keys(storage: &Storage) -> Result<Vec<&'static str>, Failure> {
     let mut missing = Vec::new();
     for of in KEY_FILES {
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("looking for key files failed: {error}"));
@@ -167,7 +167,10 @@ fn fill(
     let mut largest = SegmentId(0);
     for entry in source.disk.list(&from).map_err(|error| text(&error))? {
         let Some((segment, _)) = segment_of_name(&entry.name) else { continue };
-        largest = largest.max(segment);
+        // The folder is a first store, whatever stores there were: only its own numbers are given again.
+        if segment.made_by() == StoreNumber(0) {
+            largest = largest.max(segment);
+        }
         if ends.remove(&segment).is_some() {
             copy_file(source, &from.join(&entry.name), env, &to.join(&entry.name)).map_err(|error| text(&error))?;
         }

@@ -14,6 +14,7 @@ use margay_accounts::{encryption_keys, fingerprint};
 use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers};
 use margay_disks::Disks;
 use margay_env::Env;
+use margay_jobs::session_keeper::SessionKeeper;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
@@ -24,6 +25,7 @@ use margay_upstream::{Far, FarOptions};
 use margay_volume::{
     Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, read_copies, stored_key_fingerprints,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
@@ -47,6 +49,8 @@ pub struct Storage {
     /// Of a volume that several servers share.
     copies: Option<Arc<HttpCopies>>,
     stopping: AtomicBool,
+    /// Of a command; a server keeps its session itself.
+    session: Mutex<Option<SessionKeeper>>,
     dir: DataDir,
 }
 
@@ -196,6 +200,7 @@ impl Storage {
             backed_up: Progress::default(),
             copies: None,
             stopping: AtomicBool::new(false),
+            session: Mutex::default(),
             dir,
         })
     }
@@ -233,8 +238,24 @@ impl Storage {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Makes a checkpoint for a quick next start; blocks.
+    /// Opens the store of a shared volume for a command, while no server uses it: a process among the servers, which gives them nothing.
+    /// Must be called inside a tokio runtime.
+    pub fn open_shared_at_rest(
+        dir: DataDir,
+        limits: &StorageLimits,
+        postgres: &PostgresOptions,
+    ) -> Result<Storage, Failure> {
+        let (storage, _) = Storage::open_shared(dir, limits, postgres, String::new())?;
+        let keeper = SessionKeeper::start(&storage.env, &storage.volume);
+        let keeper =
+            keeper.map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
+        *storage.session.lock() = Some(keeper);
+        Ok(storage)
+    }
+
+    /// Makes a checkpoint for a quick next start; blocks. Ends the session of a command.
     pub fn close(&self) -> Result<(), Failure> {
+        drop(self.session.lock().take());
         let checkpoint = self.rows.checkpoint();
         checkpoint.map_err(|error| {
             Failure::failed(format!("the last checkpoint failed, nothing acknowledged is lost: {error}"))

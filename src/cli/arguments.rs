@@ -120,6 +120,12 @@ impl DataArgs {
         resolve(&Found { flags, environment, file }).map_err(Failure::usage)
     }
 
+    /// As `settings`, for a command that may name the database of a shared volume.
+    pub(crate) fn settings_with_metadata(&self, env: &Env, metadata: Option<&str>) -> Result<Settings, Failure> {
+        let more = metadata.iter().map(|url| ("metadata".to_owned(), (*url).to_owned())).collect();
+        Settings::build(&self.resolve_with(env, more)?).map_err(Failure::usage)
+    }
+
     pub(crate) fn settings(&self, env: &Env) -> Result<Settings, Failure> {
         Settings::build(&self.resolve(env)?).map_err(Failure::usage)
     }

@@ -10,6 +10,7 @@ use margay_env::Env;
 use margay_volume::PartName;
 use serde_json::Value;
 
+use super::adopt;
 use super::arguments::DataArgs;
 use crate::backup::{self, BackupWish};
 use crate::backup_location::{BackupLocation, StoreArgs};
@@ -52,13 +53,14 @@ const RESTORE_EXAMPLES: &str = "Examples:
   margay restore /mnt/backup --moment 01795372800-0000 --data /srv/margay-then
   margay restore /mnt/backup --bucket photos --prefix 2026/ --data /tmp/photos
   margay restore s3://my-backups/photos-server --data /srv/margay-restored
+  margay restore /mnt/backup --data /srv/margay-restored --metadata postgres://margay@db/margay
 
 Makes a new data directory; an existing one is never touched. --bucket restores one bucket with its settings and versions, and
 --prefix only its keys that begin so; uploads under way, users and waiting events are left out. To bring it into a running
 server, serve the new directory on another port and copy with any S3 tool:
   margay serve --data /tmp/photos --address 127.0.0.1:9100 --admin-address off
   rclone copy restored:photos margay:photos        # restored and margay: remotes with the endpoints of the two servers
-Everything that was restored is read and compared with its checksums. Exit code 4 when it does not fit together, or when the
+With --metadata its rows are moved into that database then, as by margay cluster adopt. Everything that was restored is read and compared with its checksums. Exit code 4 when it does not fit together, or when the
 backup itself is damaged.";
 
 #[derive(Debug, clap::Args)]
@@ -71,6 +73,9 @@ pub(super) struct Backup {
     to: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
+    /// The database of a volume of several servers, if no server runs on the directory: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    metadata: Option<String>,
     #[command(flatten)]
     data: DataArgs,
     /// Copy the key files too: keep the backup as secret as they are
@@ -119,6 +124,9 @@ pub(super) struct Restore {
     store: StoreArgs,
     #[command(flatten)]
     data: DataArgs,
+    /// An empty database for the rows, which several servers can share then: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    metadata: Option<String>,
     /// Which moment; the newest unless named
     #[arg(long, value_name = "NAME")]
     moment: Option<String>,
@@ -196,7 +204,7 @@ fn show_pruned(done: &Value, dry: bool) {
 }
 
 fn ask_or_do(env: &Env, args: &Backup, wish: &BackupWish) -> Result<Value, Failure> {
-    let settings = args.data.settings(env)?;
+    let settings = args.data.settings_with_metadata(env, args.metadata.as_deref())?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     runtime.block_on(async {
         {
@@ -233,7 +241,8 @@ pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
         return Ok(());
     }
     super::keep_private();
-    let settings = args.data.settings(&env)?;
+    let settings = args.data.settings_with_metadata(&env, args.metadata.as_deref())?;
+    adopt::check_empty(&settings)?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let _inside = runtime.enter();
     let part = args.bucket.clone().map(|bucket| PartName { bucket, prefix: args.prefix.clone() });
@@ -261,5 +270,5 @@ pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
         let message = "what was restored does not fit together; try an earlier moment".to_owned();
         return Err(Failure { code: Code::Found, message });
     }
-    Ok(())
+    adopt::after(&env, &settings)
 }

@@ -13,8 +13,10 @@ use margay_volume::{CopiesRecord, KnownStore, change_copies, known_stores, read_
 use serde_json::{Value, json};
 
 pub(super) use self::status::{Found, find, show_stores, state_of};
+use super::adopt;
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
+use crate::settings::{Settings, SharedSettings};
 
 const EXAMPLES: &str = "Examples:
   margay cluster status --metadata postgres://margay@db/margay
@@ -22,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
   margay cluster set --racks 2 --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
+  margay cluster adopt --data /srv/margay --metadata postgres://margay@db/margay
 
 Copies: on how many servers each object is. Write: how many of them have it on disk before a write is answered. While fewer can be
 reached, writes are refused with 503 and nothing is lost. A server whose disk is lost is detached: the others make the copies that it
@@ -65,6 +68,15 @@ enum Command {
         #[arg(long, value_name = "K")]
         racks: Option<u8>,
     },
+    /// Move the volume of one server into an empty database; its segments stay, and its directory becomes the first store
+    Adopt {
+        /// Make it a volume of its own again, if a move that broke off has not brought its rows over
+        #[arg(long)]
+        undo: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// A store never comes back: make the copies that it had elsewhere
     Detach {
         /// Its number, as `margay cluster status` shows it
@@ -83,28 +95,38 @@ pub(super) fn fail(error: impl std::fmt::Display) -> Failure {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if let Command::Adopt { undo, json } = args.command {
+        let (settings, shared) = settings_of(args.metadata.as_ref(), &args.data)?;
+        return adopt::run(&settings.data, &settings.storage, &shared.postgres, undo, json);
+    }
     let engine = open(args.metadata.as_ref(), &args.data)?;
     match &args.command {
         Command::Status { json } => status::show(&engine, *json),
         Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write, racks } => set(&engine, (*copies, *write, *racks)),
+        Command::Adopt { .. } => Ok(()),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
     }
 }
 
 /// The rows of the volume that the arguments or settings name.
 pub(super) fn open(metadata: Option<&String>, data: &DataArgs) -> Result<PostgresEngine, Failure> {
+    let (_, shared) = settings_of(metadata, data)?;
+    let engine = PostgresEngine::open(&shared.postgres);
+    engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))
+}
+
+fn settings_of(metadata: Option<&String>, data: &DataArgs) -> Result<(Settings, SharedSettings), Failure> {
     let mut data = data.clone();
     data.set.extend(metadata.iter().map(|url| format!("metadata={url}")));
-    let settings = data.settings(&Env::real())?;
-    let Some(shared) = settings.shared else {
+    let mut settings = data.settings(&Env::real())?;
+    let Some(shared) = settings.shared.take() else {
         return Err(Failure::usage(
             "copies are made by servers that share a volume: name its database with --metadata postgres://USER@HOST/DATABASE"
                 .to_owned(),
         ));
     };
-    let engine = PostgresEngine::open(&shared.postgres);
-    engine.map_err(|error| fail(format!("{}: {error}", shared.postgres.config)))
+    Ok((settings, shared))
 }
 
 fn check(engine: &PostgresEngine, as_json: bool) -> Result<(), Failure> {

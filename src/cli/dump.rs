@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use margay_env::{Env, Front, OpenMode, Written};
 use serde_json::{Value, json};
 
+use super::adopt;
 use super::arguments::DataArgs;
 use crate::control;
 use crate::dump::{self, Counted, DumpWish};
@@ -36,15 +37,20 @@ its reader takes nothing for limits.stall_time_max. --rows writes the rows alone
 const LOAD_EXAMPLES: &str = "Examples:
   margay load /mnt/margay.dump --data /srv/margay-new
   zstd -d < margay.dump.zst | margay load --data /srv/margay-new
+  margay load /mnt/margay.dump --data /srv/margay-new --metadata postgres://margay@db/margay
 
 Makes a new data directory of a dump; an existing one is never touched. A stream that is damaged or cut short is refused. Then
-all that was loaded is read again and verified: exit code 4 when it does not fit together.";
+all that was loaded is read again and verified: exit code 4 when it does not fit together. With --metadata its rows are moved into that
+database then, as by margay cluster adopt, which also moves them later.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = DUMP_EXAMPLES)]
 pub(super) struct Dump {
     #[command(flatten)]
     data: DataArgs,
+    /// The database of a volume of several servers, if no server runs on the directory: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    metadata: Option<String>,
     /// A new file for the dump [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -67,6 +73,9 @@ pub(super) struct Load {
     from: PathBuf,
     #[command(flatten)]
     data: DataArgs,
+    /// An empty database for the rows, which several servers can share then: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    metadata: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -75,7 +84,7 @@ pub(super) struct Load {
 pub(super) fn run_dump(args: &Dump) -> Result<(), Failure> {
     let env = Env::real();
     super::keep_private();
-    let settings = args.data.settings(&env)?;
+    let settings = args.data.settings_with_metadata(&env, args.metadata.as_deref())?;
     let wish = DumpWish { only_rows: args.rows, with_keys: args.with_keys };
     let bytes = match &args.out {
         Some(out) => dump_to_file(&env, &settings, wish, out)?,
@@ -164,7 +173,8 @@ fn dump_to<W: Write>(env: &Env, settings: &Settings, wish: DumpWish, to: W) -> R
 pub(super) fn run_load(args: &Load) -> Result<(), Failure> {
     let env = Env::real();
     super::keep_private();
-    let settings = args.data.settings(&env)?;
+    let settings = args.data.settings_with_metadata(&env, args.metadata.as_deref())?;
+    adopt::check_empty(&settings)?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let _inside = runtime.enter();
     let data = &settings.data;
@@ -183,7 +193,8 @@ pub(super) fn run_load(args: &Load) -> Result<(), Failure> {
     };
     let mut stream = BufReader::with_capacity(BUFFER_BYTES, &mut stream);
     let done = load::load(&env, &mut stream, &from, data, &settings.storage)?;
-    show_loaded(&done, args.json, data)
+    show_loaded(&done, args.json, data)?;
+    adopt::after(&env, &settings)
 }
 
 fn show_loaded(done: &Value, json: bool, data: &Path) -> Result<(), Failure> {

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::Method;
 use margay_env::Env;
-use margay_volume::{FsckOptions, FsckReport};
+use margay_volume::FsckOptions;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use super::arguments::DataArgs;
+use crate::control;
 use crate::exit::{Code, Failure};
+use crate::fsck;
 use crate::progress::{Far, Line};
+use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 
 const EXAMPLES: &str = "Examples:
@@ -17,13 +22,19 @@ const EXAMPLES: &str = "Examples:
   margay fsck --data /srv/margay --json
   margay fsck --repair
 
-No server may run on the directory. Without --repair nothing is changed, except that the log is replayed and what was
+  margay fsck --data /srv/margay --metadata postgres://margay@db/margay
+
+No server may run on the directory. A volume of several servers is checked while they run, by the one of this directory if it
+runs: its rows are those of one moment, its segments are looked for in this directory, and other servers are asked for theirs. Without --repair nothing is changed, except that the log is replayed and what was
 deleted is drained, as at every start. Exit code 4 when something is wrong and was not repaired. Checksums of data
 are verified by `margay scrub`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// The database of a volume of several servers: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    metadata: Option<String>,
     #[command(flatten)]
     data: DataArgs,
     /// Correct counters and remove rows without an owner; never changes a directory entry
@@ -39,13 +50,50 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let env = Env::real();
-    let settings = args.data.settings(&env)?;
+    let settings = args.data.settings_with_metadata(&env, args.metadata.as_deref())?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
+    let report = match settings.shared.is_some() {
+        true => check_shared(args, &env, &settings, &runtime)?,
+        false => check_own(args, &env, &settings, &runtime)?,
+    };
+    match args.json {
+        true => println!("{report:#}"),
+        false => show(&report),
+    }
+    if report["clean"] == true {
+        return Ok(());
+    }
+    let message = if args.repair {
+        "not everything could be repaired; restore the named objects from another copy"
+    } else {
+        "something does not fit; `margay fsck --repair` corrects what can be corrected"
+    };
+    Err(Failure { code: Code::Found, message: message.to_owned() })
+}
+
+/// A volume of several servers: other ones may go on, so all rows are of one moment and nothing is changed.
+fn check_shared(args: &Args, env: &Env, settings: &Settings, runtime: &Runtime) -> Result<Value, Failure> {
+    if args.repair {
+        return Err(Failure::usage("a volume that several servers share is only checked: leave out --repair"));
+    }
+    let wish = json!({ "show": args.show });
+    let asked = runtime.block_on(control::ask_with(&settings.data, Method::POST, "/fsck", Some(&wish)))?;
+    if let Some(report) = asked {
+        return Ok(report);
+    }
     let _inside = runtime.enter();
-    let storage = super::works::open_at_rest(&env, &settings)?;
+    let storage = super::works::open_at_rest(env, settings)?;
+    let report = fsck::check(&storage, args.show).map_err(Failure::failed)?;
+    storage.close()?;
+    Ok(report)
+}
+
+fn check_own(args: &Args, env: &Env, settings: &Settings, runtime: &Runtime) -> Result<Value, Failure> {
+    let _inside = runtime.enter();
+    let storage = super::works::open_at_rest(env, settings)?;
     let rows = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&rows);
-    let line = Line::follow(&env, "fsck", move || Some(Far::Rows(counted.load(Ordering::Relaxed))));
+    let line = Line::follow(env, "fsck", move || Some(Far::Rows(counted.load(Ordering::Relaxed))));
     let check = |repair| {
         let options = FsckOptions { repair, shown_max: args.show };
         storage
@@ -58,69 +106,37 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let clean = if args.repair && !first.clean() { check(false)?.clean() } else { first.clean() };
     drop(line);
     storage.close()?;
-    if args.json {
-        println!("{:#}", to_json(&first, clean));
-    } else {
-        show(&first);
-    }
-    if clean {
-        return Ok(());
-    }
-    let message = if args.repair {
-        "not everything could be repaired; restore the named objects from another copy"
-    } else {
-        "something does not fit; `margay fsck --repair` corrects what can be corrected"
-    };
-    Err(Failure { code: Code::Found, message: message.to_owned() })
+    Ok(fsck::to_json(&first, clean))
 }
 
-fn show(report: &FsckReport) {
-    for finding in &report.shown {
-        println!("{:?}: {}", finding.kind, finding.what);
+fn show(report: &Value) {
+    let number = |name: &str| report[name].as_u64().unwrap_or_default();
+    for finding in report["shown"].as_array().into_iter().flatten() {
+        let text = |name: &str| finding[name].as_str().unwrap_or_default();
+        println!("{}: {}", text("kind"), text("what"));
     }
     println!(
         "{} buckets, {} directories, {} files with {}, {} unfinished uploads",
-        report.buckets,
-        report.directories,
-        report.files,
-        show_bytes(report.bytes),
-        report.uploads
+        number("buckets"),
+        number("directories"),
+        number("files"),
+        show_bytes(number("bytes")),
+        number("uploads")
     );
+    let findings = report["findings"].as_object().into_iter().flatten();
     println!(
         "{} live of {} in segments; {} findings, {} repaired",
-        show_bytes(report.live_bytes),
-        show_bytes(report.segment_bytes),
-        report.findings.values().sum::<u64>(),
-        report.repaired
+        show_bytes(number("live_bytes")),
+        show_bytes(number("segment_bytes")),
+        findings.filter_map(|(_, count)| count.as_u64()).sum::<u64>(),
+        number("repaired")
     );
-    if report.unreachable_segments > 0 {
-        println!("{} segments were not looked at: their store cannot be reached", report.unreachable_segments);
+    let stores = report["unreachable_stores"].as_array().into_iter().flatten();
+    let stores: Vec<String> = stores.filter_map(Value::as_u64).map(|store| store.to_string()).collect();
+    if !stores.is_empty() {
+        let (segments, stores) = (number("unreachable_segments"), stores.join(", "));
+        println!(
+            "{segments} segments were not looked at: store {stores} cannot be reached; start its server and check again"
+        );
     }
-}
-
-fn to_json(report: &FsckReport, clean: bool) -> Value {
-    let findings: serde_json::Map<String, Value> =
-        report.findings.iter().map(|(kind, count)| (format!("{kind:?}"), json!(count))).collect();
-    let shown: Vec<Value> = report
-        .shown
-        .iter()
-        .map(|finding| json!({ "kind": format!("{:?}", finding.kind), "what": finding.what }))
-        .collect();
-    json!({
-        "clean": clean,
-        "buckets": report.buckets,
-        "directories": report.directories,
-        "files": report.files,
-        "bytes": report.bytes,
-        "uploads": report.uploads,
-        "parts": report.parts,
-        "orphans": report.orphans,
-        "shared_runs": report.shared_runs,
-        "live_bytes": report.live_bytes,
-        "segment_bytes": report.segment_bytes,
-        "unreachable_segments": report.unreachable_segments,
-        "findings": findings,
-        "shown": shown,
-        "repaired": report.repaired,
-    })
 }

@@ -142,9 +142,13 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
     })
 }
 
-/// The storage of a directory that no server uses. Must be called inside a tokio runtime.
+/// The storage of a directory that no server uses: with its rows in PostgreSQL, if the settings say so. Must be called inside a tokio runtime.
 pub(super) fn open_at_rest(env: &Env, settings: &Settings) -> Result<Arc<Storage>, Failure> {
     super::keep_private();
+    if let Some(shared) = &settings.shared {
+        let dir = DataDir::open_shared(env, &settings.data)?;
+        return Ok(Arc::new(Storage::open_shared_at_rest(dir, &settings.storage, &shared.postgres)?));
+    }
     let dir = DataDir::open(env, &settings.data)?;
     Ok(Arc::new(Storage::open_at_rest(dir, &settings.storage)?))
 }

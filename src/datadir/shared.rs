@@ -10,17 +10,26 @@ use margay_disks::DiskWish;
 use margay_env::Env;
 
 use super::{
-    CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, SHARED_FORMAT_VERSION, check_format, check_owner,
-    open_or_mark,
+    CACHE_FORMAT_VERSION, DataDir, DataDirError, FORMAT_VERSION, MOVING_FORMAT_VERSION, SHARED_FORMAT_VERSION,
+    check_format, check_owner, open_or_mark,
 };
 
 impl DataDir {
+    /// Locks an existing one.
+    pub fn open_shared(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
+        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+        if !env.disk.exists(&path.join("format")).map_err(fail)? {
+            return Err(DataDirError::Absent(path.to_owned()));
+        }
+        DataDir::open_or_create_shared(env, path)
+    }
+
     /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create_shared(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         open_or_mark(env, path, SHARED_FORMAT_VERSION, &DiskWish::default(), |env, path| {
             match check_format(env, path)? {
                 Some(FORMAT_VERSION) => Err(DataDirError::NotShared(path.to_owned())),
-                Some(CACHE_FORMAT_VERSION) => check_owner(env, path),
+                Some(CACHE_FORMAT_VERSION | MOVING_FORMAT_VERSION) => check_owner(env, path),
                 _ => Ok(()),
             }
         })

@@ -113,7 +113,7 @@ impl Condition {
 const SIGN: u64 = 1 << 63;
 
 /// A counter as the column has it.
-fn stored(kind: RowKind, value: [u8; 8]) -> i64 {
+pub(crate) fn stored(kind: RowKind, value: [u8; 8]) -> i64 {
     match kind {
         RowKind::Highest => (u64::from_le_bytes(value) ^ SIGN).cast_signed(),
         RowKind::Sum | RowKind::Plain => i64::from_le_bytes(value),

@@ -21,6 +21,7 @@ use crate::check::{self, ServerSetting};
 use crate::commit::Lanes;
 use crate::connection::{Server, said};
 use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes, feed_start, wait_feed};
+use crate::filling::{FillError, Filling};
 use crate::read::Readers;
 use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
@@ -150,6 +151,11 @@ impl PostgresEngine {
     pub fn settings(&self) -> Result<Vec<ServerSetting>, EngineError> {
         let server = self.server.clone();
         self.tasks.block(async move { check::settings(&server).await })
+    }
+
+    /// Begins to fill a schema without any rows.
+    pub fn fill(&self) -> Result<Filling, FillError> {
+        Filling::begin(&self.tasks, &self.server)
     }
 
     /// Calls of the server since the start, by operation. A row and a page of a scan are reads; commits that wait share calls.

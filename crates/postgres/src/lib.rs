@@ -22,6 +22,7 @@ mod commit;
 mod connection;
 mod engine;
 mod feed;
+mod filling;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -34,3 +35,4 @@ mod tasks;
 
 pub use check::{ServerSetting, Verdict};
 pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};
+pub use filling::{FillError, Filling};

@@ -142,6 +142,13 @@ impl Folder {
         id
     }
 
+    /// No id of the own number up to this one is allocated again; durable.
+    pub(crate) fn skip_ids(&self, last: SegmentId) -> Result<(), SegmentError> {
+        assert_eq!(last.made_by(), self.name().number, "a store skips its own ids");
+        let next = self.next_id.fetch_max(last.0 + 1, Ordering::AcqRel);
+        if next > last.0 { Ok(()) } else { self.cover_by_mark(last) }
+    }
+
     pub(crate) fn name(&self) -> StoreName {
         *self.name.read()
     }

@@ -24,6 +24,10 @@ impl Segments for Store {
         Store::attach(self, name)
     }
 
+    fn skip_ids(&self, last: SegmentId) -> Result<(), SegmentError> {
+        Store::skip_ids(self, last)
+    }
+
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
         Ok(Box::new(self.begin_of(length, owner)?))
     }

@@ -58,6 +58,10 @@ impl<T: OtherStore> Segments for ReadOnly<T> {
         refused("it has its name")
     }
 
+    fn skip_ids(&self, _last: SegmentId) -> Result<(), SegmentError> {
+        refused("it makes no ids")
+    }
+
     fn begin(&self, _length: RunLength, _owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
         refused("no run begins there")
     }

@@ -99,6 +99,9 @@ pub trait Segments: Send + Sync + Debug {
     /// Sets the name that the volume has for the store, durably.
     fn attach(&self, name: StoreName) -> Result<(), SegmentError>;
 
+    /// Gives no id of the own number up to this one again, durably: rows of the volume know it, whatever the store shows.
+    fn skip_ids(&self, last: SegmentId) -> Result<(), SegmentError>;
+
     /// Reserves space for a run. `owner` goes into the run's header, for fsck.
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError>;
 

@@ -64,6 +64,7 @@ pub use keys::{KnownFingerprints, stored_key_fingerprints};
 pub use margay_rows::Ino;
 pub use margay_rows::event::{Event, EventKind};
 pub use margay_rows::key::EventNumber;
+pub use margay_rows::key::is_of_process;
 pub use margay_rows::kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,
 };
@@ -74,11 +75,12 @@ pub use margay_rows::object_lock::{
 };
 pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState, is_rack};
 pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
+pub use object::{ObjectPlaces, ObjectSegment, object_places};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::{Lease, MountHolder};
-pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_place};
+pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_identity, store_place};
 pub use stores::{
     KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, oldest_read,
     read_copies, read_segment, rename_stores, visit_segments_made_by,

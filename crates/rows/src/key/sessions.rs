@@ -14,6 +14,11 @@ pub fn sessions() -> Range {
     range(table(SESSION, &[b"s"]))
 }
 
+/// Whether a row is about a process that has the volume open, or about what such a one does: it means nothing in a copy of the rows.
+pub fn is_of_process(key: &[u8]) -> bool {
+    key.first() == Some(&SESSION)
+}
+
 /// The number of a session.
 pub fn parse_session(key: &[u8]) -> Result<Ino, Damaged> {
     let number = key.get(2..).and_then(|rest| rest.try_into().ok()).map(u64::from_be_bytes);

@@ -17,9 +17,11 @@ mod import;
 mod keep;
 mod make_directory;
 mod multipart;
+mod places;
 mod put_object;
 pub(crate) mod rename;
 
 pub use self::evict::NamedFile;
 pub use self::import::{Imported, ImportedBytes, ImportedKind};
+pub use self::places::{ObjectPlaces, ObjectSegment, object_places};
 pub(crate) use self::put_object::count;

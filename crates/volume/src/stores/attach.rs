@@ -4,7 +4,8 @@
 //!             a lost one, or is a copy, gets a new number, because the original may have continued.
 //! Invariants: A1 a number is given to one identity only: the commit asserts that the row was absent.
 //!             A2 the folder records its new generation before the row does. So the generation of the right folder
-//!                equals that of the row or is one higher; that of a copy from before the last start is lower.
+//!                equals that of the row or is one higher; that of a copy from before the last start is lower. If it is
+//!                higher by more, the rows are older than the folder: they were restored, and the folder stays what it is.
 //!             A3 a store that another live session uses is refused.
 //! Not here:   the folder's file (margay-segment), sessions.
 
@@ -48,8 +49,7 @@ pub(super) fn attach(
         let row = engine.get(&key::store(name.number))?.value;
         let record = row.as_ref().map(|row| StoreRecord::decode(&row.value)).transpose()?;
         let is_same = |record: &StoreRecord| {
-            let generations = record.generation..=record.generation.saturating_add(1);
-            record.identity == name.identity && (store.is_attached() || generations.contains(&name.generation))
+            record.identity == name.identity && (store.is_attached() || name.generation >= record.generation)
         };
         match record {
             // Opened again in this process.
@@ -58,7 +58,16 @@ pub(super) fn attach(
                 if record.session != processes.session() && processes.is_live(record.session)? {
                     return Err(NotAttached::InUse(name.number));
                 }
-                let next = StoreName { generation: record.generation.saturating_add(1), ..name };
+                if name.generation > record.generation.saturating_add(1) {
+                    tracing::warn!(
+                        number = name.number.0,
+                        folder = name.generation,
+                        rows = record.generation,
+                        "the rows are older than the segment folder: they were restored from a backup"
+                    );
+                }
+                let generation = record.generation.max(name.generation.saturating_sub(1)).saturating_add(1);
+                let next = StoreName { generation, ..name };
                 if take(engine, store, processes, next, row.map(|row| row.version))? {
                     return Ok(name.number);
                 }
@@ -114,7 +123,7 @@ fn take(
     }
 }
 
-/// A number above all allocated ones.
+/// A number above all allocated ones, and above those of stores whose segments were loaded into another store.
 fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
     let (start, end) = key::all_stores();
     let mut last = None;
@@ -122,7 +131,12 @@ fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
         last = Some(key::parse_store(row.key));
         ControlFlow::Continue(())
     })?;
-    let last = last.transpose()?.map_or(0, |last| last.0);
+    let mut last = last.transpose()?.map_or(0, |last| last.0);
+    let (start, end) = key::all_segments();
+    engine.scan(&start, &end, &mut |row| {
+        last = key::parse_segment(row.key).map_or(last, |id| id.made_by().0.max(last));
+        ControlFlow::Continue(())
+    })?;
     let next = last.checked_add(1).ok_or_else(|| Error::Corrupt("no numbers of stores are left".to_owned()))?;
     Ok(StoreNumber(next))
 }

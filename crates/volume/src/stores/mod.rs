@@ -41,7 +41,7 @@ pub use self::copy_rows::{
     visit_segments_made_by,
 };
 pub use self::orphaned::{forget_segment, is_named, oldest_read};
-pub use self::place::{StorePlace, store_place};
+pub use self::place::{StorePlace, store_identity, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
@@ -82,9 +82,15 @@ impl Stores {
         if self.has_others() { Arc::<Stores>::clone(self) } else { Arc::clone(&self.own) }
     }
 
-    /// Whether this process's own store created the segment.
+    /// Whether this process's own store created the segment. A volume without other stores may have been loaded from a dump of
+    /// several: its one store has what these had created.
     pub(crate) fn is_own(&self, id: SegmentId) -> bool {
-        id.made_by() == self.number
+        id.made_by() == self.number || self.is_alone()
+    }
+
+    /// Whether there are no other stores, and never are while this process runs.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.has_others() && !self.engine.is_shared()
     }
 
     pub(crate) fn own(&self) -> &dyn Segments {
@@ -260,6 +266,10 @@ impl Segments for Stores {
 
     fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
         self.own.attach(name)
+    }
+
+    fn skip_ids(&self, last: SegmentId) -> Result<(), SegmentError> {
+        self.own.skip_ids(last)
     }
 
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {

@@ -5,7 +5,7 @@
 use margay_meta::Engine;
 use margay_rows::record::{SessionRecord, StoreRecord};
 use margay_rows::{Ino, key};
-use margay_segment::{StoreName, StoreNumber};
+use margay_segment::{StoreIdentity, StoreName, StoreNumber};
 
 use crate::api::Error;
 
@@ -25,6 +25,12 @@ pub fn store_place(engine: &dyn Engine, number: StoreNumber) -> Result<Option<St
     let StoreRecord { identity, generation, .. } = record;
     let name = StoreName { identity, number, generation };
     Ok((!address.is_empty()).then_some(StorePlace { name, address }))
+}
+
+/// Who the store is; `None`: no folder was ever given that number.
+pub fn store_identity(engine: &dyn Engine, number: StoreNumber) -> Result<Option<StoreIdentity>, Error> {
+    let row = engine.get(&key::store(number))?.value;
+    Ok(row.map(|row| StoreRecord::decode(&row.value)).transpose()?.map(|record| record.identity))
 }
 
 /// The session that has the store open, or had it last; `None`: it has ended.

@@ -55,7 +55,7 @@ impl SegmentRows {
     /// Reads the rows of the own segments. A row that does not decode counts as absent, and is written again.
     pub(crate) fn read(engine: &dyn Engine, stores: &Arc<Stores>) -> Result<SegmentRows, Error> {
         let mut known = HashMap::new();
-        let (start, end) = key::segments_of(stores.number);
+        let (start, end) = if stores.is_alone() { key::all_segments() } else { key::segments_of(stores.number) };
         engine.scan(&start, &end, &mut |row| {
             if let (Ok(id), Ok(record)) = (key::parse_segment(row.key), SegmentRecord::decode(row.value)) {
                 stores.knew(id, &record);
@@ -63,6 +63,10 @@ impl SegmentRows {
             }
             ControlFlow::Continue(())
         })?;
+        // The folder may have been set back to an earlier state, and show fewer ids than were given.
+        if let Some(last) = known.keys().filter(|id| id.made_by() == stores.number).max() {
+            stores.own().skip_ids(*last)?;
+        }
         let (stores, dead_since, unsure) = (Arc::clone(stores), Mutex::default(), Mutex::default());
         Ok(SegmentRows { stores, known: Mutex::new(known), unsure, dead_since })
     }

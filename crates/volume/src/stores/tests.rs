@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use margay_env::Env;
 use margay_env::sim::{SimClock, SimDisk, SimRandom};
-use margay_meta::Engine;
 use margay_meta::memory::Memory;
+use margay_meta::{Batch, Engine, Write};
 use margay_rows::key;
-use margay_rows::record::{SegmentRecord, SegmentState};
+use margay_rows::record::{SegmentRecord, SegmentState, StoreRecord};
 use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, Segments, Store, StoreNumber, SyncFuture};
 
-use super::{Alone, Copies, Peers, Stores};
+use super::{Alone, Copies, Peers, SegmentRows, Stores};
 use crate::draft::Draft;
 
 /// The store that has made the segment, and how often it was asked for.
@@ -89,6 +89,75 @@ fn store(seed: u64) -> (Env, Arc<Store>) {
     let mut options = margay_segment::Options::new(Path::new("/segments"));
     options.reserve_bytes = 0;
     (env.clone(), Store::open(env, options).unwrap())
+}
+
+fn again(env: &Env) -> Arc<Store> {
+    let mut options = margay_segment::Options::new(Path::new("/segments"));
+    options.reserve_bytes = 0;
+    Store::open(env.clone(), options).unwrap()
+}
+
+fn attached(env: &Env, engine: &Arc<dyn Engine>, own: &Arc<Store>) -> Arc<Stores> {
+    let own = Arc::<Store>::clone(own) as Arc<dyn Segments>;
+    Arc::new(Stores::open(env, engine, own, (None, None), Arc::new(Alone)).unwrap())
+}
+
+fn put(engine: &dyn Engine, key: Vec<u8>, value: Vec<u8>) {
+    let writes = vec![Write::Put { key, value }];
+    engine.commit(Batch { preconditions: Vec::new(), writes, payload: None }).unwrap();
+}
+
+#[test]
+fn a_folder_that_was_set_back_gives_no_number_that_a_row_has() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (env, first) = store(3);
+    let number = attached(&env, &engine, &first).number;
+    let before = written(&first, b"before").segment;
+    // What the folder made after its snapshot, which only the rows know.
+    let lost = SegmentId(before.0 + 500);
+    let record =
+        SegmentRecord { state: SegmentState::Sealed { len: 9 }, kind: Kind::Raw, writer: 0, stores: vec![number] };
+    put(&*engine, key::segment(lost), record.encode());
+    for _ in 0..2 {
+        let folder = again(&env);
+        let stores = attached(&env, &engine, &folder);
+        SegmentRows::read(&*engine, &stores).unwrap();
+        let next = written(&folder, b"behind").segment;
+        assert!(next > lost, "{next:?}");
+        // Also when the row has gone.
+        let writes = vec![Write::Delete { key: key::segment(lost) }];
+        engine.commit(Batch { preconditions: Vec::new(), writes, payload: None }).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_keeps_its_number_if_the_rows_are_older_and_a_copy_of_before_gets_another_one() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (env, folder) = store(4);
+    let number = attached(&env, &engine, &folder).number;
+    let early = engine.get(&key::store(number)).unwrap().value.unwrap();
+    for _ in 0..4 {
+        attached(&env, &engine, &again(&env));
+    }
+    // The database is restored.
+    put(&*engine, key::store(number), early.value.to_vec());
+    let folder = again(&env);
+    assert_eq!(attached(&env, &engine, &folder).number, number);
+    let record = StoreRecord::decode(&engine.get(&key::store(number)).unwrap().value.unwrap().value).unwrap();
+    assert_eq!(record.generation, folder.name().generation);
+    // The folder is behind its row: it is a copy from before.
+    put(&*engine, key::store(number), StoreRecord { generation: record.generation + 1, ..record }.encode());
+    assert_ne!(attached(&env, &engine, &again(&env)).number, number);
+}
+
+#[test]
+fn a_new_store_gets_no_number_of_segments_that_were_loaded_into_another_one() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (first, second) = (store(5), store(6));
+    let own = attached(&first.0, &engine, &first.1).number;
+    let record = SegmentRecord { state: SegmentState::Open, kind: Kind::Raw, writer: 0, stores: vec![own] };
+    put(&*engine, key::segment(SegmentId((7 << 40) + 1)), record.encode());
+    assert_eq!(attached(&second.0, &engine, &second.1).number, StoreNumber(8));
 }
 
 fn written(store: &Store, body: &[u8]) -> Run {

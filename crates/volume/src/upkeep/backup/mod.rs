@@ -109,6 +109,7 @@ impl Volume {
         let _lock = prune::lock(target, to)?;
         let _holds = (self.store.hold_quarantine(), self.stores.readers.hold());
         let frozen = self.frozen()?;
+        self.check_all_here(&frozen.all_named_runs()?)?;
         let moment = self.new_moment(target, to)?;
         let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
         disk.create_dir_all(&unfinished).map_err(failed)?;
@@ -152,8 +153,8 @@ impl Volume {
         let mut writer = RowsWriter::begin(to)?;
         let mut rests = Rests::new(&self.env.clock);
         self.scan(&(Vec::new(), vec![0xff]), &mut crate::draft::Seen::default(), |row| {
-            // These rows hold locations in this folder.
-            if !key::is_segment(row.key) {
+            // Those hold locations in this folder, and what processes do now.
+            if !key::is_segment(row.key) && !key::is_of_process(row.key) {
                 writer.push(row.key, row.value)?;
             }
             rests.row();

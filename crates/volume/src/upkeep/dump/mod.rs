@@ -9,10 +9,11 @@
 mod format;
 mod ranges;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use margay_segment::{SegmentCopy, SegmentError, SegmentId, verify_run_in};
+use margay_segment::{Run, SegmentCopy, SegmentError, SegmentId, verify_run_in};
 
 use self::format::PieceWriter;
 pub(crate) use self::format::encode_dump_header;
@@ -63,8 +64,9 @@ impl Volume {
         let largest = named.keys().next_back().copied().unwrap_or(SegmentId(0));
         let mut header = DumpHeader { with_data: !request.only_rows, largest, bytes: 0 };
         if header.with_data {
+            self.check_all_here(&named)?;
             for (segment, runs) in &named {
-                let SegmentCopy { kind, file, .. } = self.store.source(*segment)?;
+                let SegmentCopy { kind, file, .. } = self.dumped(*segment)?;
                 let ranges = ranges_of(kind, runs, file.len().map_err(io)?);
                 header.bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             }
@@ -84,6 +86,34 @@ impl Volume {
         Ok(report)
     }
 
+    /// The file of the own store: another one gives runs, and no files.
+    fn dumped(&self, segment: SegmentId) -> Result<SegmentCopy, Error> {
+        Ok(self.stores.own().source(segment)?)
+    }
+
+    /// Of a volume of several servers: whether the own store has every run.
+    pub(crate) fn check_all_here(&self, named: &Named) -> Result<(), Error> {
+        if self.stores.is_alone() {
+            return Ok(());
+        }
+        let is_here = |segment: SegmentId, runs: &BTreeMap<u64, Run>| {
+            let end = runs.values().map(|run| run.offset.saturating_add(run.len)).max().unwrap_or_default();
+            // Of its own what is missing is told by name.
+            self.stores.is_own(segment)
+                || self.dumped(segment).and_then(|copy| copy.file.len().map_err(io)).is_ok_and(|len| len >= end)
+        };
+        let elsewhere = named.iter().filter(|(segment, runs)| !is_here(**segment, runs)).count();
+        if elsewhere == 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "{elsewhere} of {} segments are not in the directory of this server, and only its files are copied: name a \
+             server that has them all, or raise the copies with margay cluster set --copies N until each one has them",
+            named.len()
+        );
+        Err(Error::Unavailable(text))
+    }
+
     fn write_pieces(
         &self,
         to: &mut PieceWriter<impl Write>,
@@ -93,7 +123,7 @@ impl Volume {
         let mut done = 0;
         let mut buffer = Vec::new();
         for (segment, runs) in named {
-            let SegmentCopy { kind, file, .. } = self.store.source(*segment)?;
+            let SegmentCopy { kind, file, .. } = self.dumped(*segment)?;
             for run in runs.values() {
                 verify_run_in(&*file, run).map_err(|error| match error {
                     SegmentError::Corrupt { .. } => Error::Corrupt(format!(

@@ -14,7 +14,7 @@ mod lost;
 mod segments;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,6 +113,8 @@ pub struct FsckReport {
     pub segment_bytes: u64,
     /// Referenced segments whose store cannot be reached; they were not checked.
     pub unreachable_segments: u64,
+    /// The numbers of those stores.
+    pub unreachable_stores: BTreeSet<u16>,
     pub findings: BTreeMap<FindingKind, u64>,
     /// The first findings.
     pub shown: Vec<Finding>,

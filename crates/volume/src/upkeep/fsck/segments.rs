@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use margay_rows::key;
 use margay_rows::record::{SegmentRecord, StoreRecord};
-use margay_segment::{SegmentId, Segments, StoreNumber};
+use margay_segment::{SegmentError, SegmentId, Segments, StoreNumber};
 
 use super::check::visit;
 use super::gather::Rows;
@@ -46,18 +46,22 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
                 findings.note(FindingKind::Quarantine, || format!("{segment:?} is in quarantine, and rows name it"));
                 findings.repairs.push(Repair::TakeBack(*segment));
             }
-            None if files.unreachable.contains(&segment.made_by()) => findings.report.unreachable_segments += 1,
-            None if has_bytes(volume, *segment, *end) => {}
+            None if files.unreachable.contains(&segment.made_by()) => {
+                findings.report.unreachable_segments += 1;
+                findings.report.unreachable_stores.insert(segment.made_by().0);
+            }
+            found if !volume.stores.is_own(*segment) => match volume.store.state(*segment) {
+                Ok(state) if state.len >= *end => {}
+                Err(SegmentError::Unreachable(_, store)) => {
+                    findings.report.unreachable_segments += 1;
+                    findings.report.unreachable_stores.insert(store.0);
+                }
+                _ => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
+            },
             found => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
         }
     }
     if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
-}
-
-/// Whether another store, which may not list what it has, has a segment up to this end.
-fn has_bytes(volume: &Volume, segment: SegmentId, end: u64) -> bool {
-    let store = volume.stores.store(segment.made_by()).filter(|_| !volume.stores.is_own(segment));
-    store.is_some_and(|store| store.state(segment).is_ok_and(|found| found.len >= end))
 }
 
 /// Checks the rows of segments that this store should hold; `files` are its own.

@@ -18,6 +18,15 @@ use crate::stores::Rows;
 const ROWS_PER_BATCH: usize = 1024;
 
 impl Volume {
+    /// Gives every own segment a row that says where it is, durably: else only the store that made it is asked for it.
+    pub fn record_all_segments(&self) -> Result<(), Error> {
+        let _alone = self.upkeep.lock();
+        if let Some(lease) = self.reclaim_lease()? {
+            self.record_segments(&lease)?;
+        }
+        Ok(self.engine.wait_durable(self.engine.last_cursor())?)
+    }
+
     /// Updates the rows of own segments from their files.
     pub(super) fn record_segments(&self, lease: &Lease) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();

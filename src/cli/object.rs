@@ -1,0 +1,117 @@
+//! `margay object where`: which stores and servers have the bytes of an object.
+//!
+//! Not here:   finding them (`places`).
+
+use http::Method;
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_postgres::PostgresEngine;
+use serde_json::{Value, json};
+
+use super::arguments::DataArgs;
+use crate::control;
+use crate::exit::{Code, Failure};
+use crate::places;
+use crate::settings::Settings;
+use crate::settings::parse::show_bytes;
+
+const EXAMPLES: &str = "Examples:
+  margay object where photos/2026/cat.jpg --data /srv/margay
+  margay object where photos/2026/cat.jpg --metadata postgres://margay@db/margay --json
+
+With --metadata the rows are read in the database, also while no server runs; else the server of the directory is asked, or the
+directory is read here. It says what the rows say: `margay scrub` reads the bytes. Exit code 4 when a copy is missing.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The database of a volume of several servers: postgres://USER@HOST,HOST/DATABASE
+    #[arg(long, value_name = "URL", global = true)]
+    metadata: Option<String>,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show the segments of an object, the stores that have them, and copies that are missing
+    Where {
+        /// BUCKET/KEY
+        #[arg(value_name = "BUCKET/KEY")]
+        object: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Command::Where { object, json } = &args.command;
+    let Some((bucket, name)) = object.split_once('/').filter(|(bucket, name)| !bucket.is_empty() && !name.is_empty())
+    else {
+        return Err(Failure::usage(format!("{object} names no object; write BUCKET/KEY")));
+    };
+    let settings = args.data.settings_with_metadata(&Env::real(), args.metadata.as_deref())?;
+    let found = find(&settings, bucket, name)?;
+    if *json {
+        println!("{found:#}");
+    } else {
+        show(&found);
+    }
+    let missing = found["segments"].as_array().into_iter().flatten().any(|segment| segment["missing_copies"] != 0);
+    if missing {
+        let message = "copies are missing; running servers make them: margay cluster status".to_owned();
+        return Err(Failure { code: Code::Found, message });
+    }
+    Ok(())
+}
+
+fn find(settings: &Settings, bucket: &str, name: &str) -> Result<Value, Failure> {
+    let of = |engine: &dyn Engine| {
+        let found = places::find(engine, bucket, name);
+        found.map_err(|error| Failure::failed(format!("{bucket}/{name}: {error}")))
+    };
+    if let Some(shared) = &settings.shared {
+        let engine = PostgresEngine::open(&shared.postgres);
+        let engine = engine.map_err(|error| Failure::failed(format!("{}: {error}", shared.postgres.config)))?;
+        return of(&engine);
+    }
+    let runtime = super::runtime(settings.storage.io_threads_max)?;
+    let asked = json!({ "bucket": bucket, "key": name });
+    let asked = runtime.block_on(control::ask_with(&settings.data, Method::POST, "/where", Some(&asked)))?;
+    if let Some(found) = asked {
+        return Ok(found);
+    }
+    let _inside = runtime.enter();
+    let storage = super::works::open_at_rest(&Env::real(), settings)?;
+    let found = of(&*storage.rows.engine())?;
+    storage.close()?;
+    Ok(found)
+}
+
+fn show(found: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let segments = found["segments"].as_array().map(Vec::as_slice).unwrap_or_default();
+    println!("{}, copies {}", show_bytes(number(&found["bytes"])), number(&found["copies"]));
+    if segments.is_empty() {
+        println!("all of it is in its row: every copy of the metadata has it");
+        return;
+    }
+    for segment in segments {
+        let id = format!("{:016x}", number(&segment["segment"]));
+        let file = segment["file"].as_str().map_or(id, str::to_owned);
+        println!("{file}: {}", show_bytes(number(&segment["bytes"])));
+        for store in segment["stores"].as_array().into_iter().flatten() {
+            let (state, address, host) = (text(&store["state"]), text(&store["address"]), text(&store["host"]));
+            println!("  store {:<5} {state:<12} {address} {host}", number(&store["store"]));
+        }
+        match (segment["lost"] == true, number(&segment["missing_copies"])) {
+            (true, _) => println!("  LOST: no store that is part of the volume has it"),
+            (false, 0) => {}
+            (false, missing) => println!("  {missing} copies are missing"),
+        }
+    }
+}
