@@ -195,11 +195,16 @@ fn a_mount_that_is_kept_in_a_new_session_and_taken_over_at_once_is_one_of_both()
             assert!(matches!(keeper.beat(), Err(Error::Fenced)));
             let taken = Arc::new(Mutex::new(None));
             let (noted, by, again) = (Arc::clone(&taken), Arc::clone(taker), Arc::clone(keeper));
+            let was_kept = Arc::new(Mutex::new(false));
+            let (noted_kept, kept_mount) = (Arc::clone(&was_kept), Arc::clone(&first));
             two.interposed.arm(
                 at,
                 Box::new(move || match is_keeper_interrupted {
                     true => *noted.lock() = Some(mount(&by, "", Claim::Alone)),
-                    false => again.open_session().unwrap(),
+                    false => {
+                        again.open_session().unwrap();
+                        *noted_kept.lock() = !kept_mount.is_taken_over();
+                    }
                 }),
             );
             match is_keeper_interrupted {
@@ -213,6 +218,7 @@ fn a_mount_that_is_kept_in_a_new_session_and_taken_over_at_once_is_one_of_both()
             let made = make(&first, "f");
             assert!(made.is_ok() || is_lost(made), "moment {at}");
             assert!(taken.is_ok() == first.is_taken_over(), "moment {at}: {taken:?}, {first:?}");
+            assert!(!(*was_kept.lock() && taken.is_ok()), "moment {at}: it was taken from a session that lives");
             *if taken.is_ok() { &mut lost } else { &mut kept } += 1;
         }
         assert!(kept > 0 && lost > 0, "{kept} kept, {lost} lost");
