@@ -10,7 +10,8 @@ use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_volume::posix::*;
 use margay_volume::*;
-use world::shared::{engine, fence, open};
+use parking_lot::Mutex;
+use world::shared::{engine, fence, open, two};
 use world::tree::{NEW, plain};
 use world::*;
 
@@ -160,4 +161,66 @@ fn a_volume_that_nobody_shares_has_no_rows_of_mounts() {
     };
     world.engine.scan(b"j", b"k", visit).unwrap();
     assert_eq!(rows, 0);
+}
+
+#[test]
+fn of_two_that_mount_at_once_one_writes() {
+    let (mut firsts, mut seconds) = (0, 0);
+    for at in 0.. {
+        let two = two(true, &Options::default());
+        let (other, taken) = (Arc::clone(&two.other), Arc::new(Mutex::new(None)));
+        let noted = Arc::clone(&taken);
+        two.interposed.arm(at, Box::new(move || *noted.lock() = Some(mount(&other, "", Claim::Alone))));
+        let mine = mount(&two.one, "", Claim::Alone);
+        if two.interposed.disarm() {
+            break;
+        }
+        let theirs = taken.lock().take().unwrap();
+        assert!(mine.is_ok() != theirs.is_ok(), "moment {at}: {mine:?} {theirs:?}");
+        *if mine.is_ok() { &mut firsts } else { &mut seconds } += 1;
+    }
+    assert!(firsts > 0 && seconds > 0);
+}
+
+/// Whoever of the two is interrupted at every moment by the other one.
+#[test]
+fn a_mount_that_is_kept_in_a_new_session_and_taken_over_at_once_is_one_of_both() {
+    for is_keeper_interrupted in [true, false] {
+        let (mut kept, mut lost) = (0, 0);
+        for at in 0.. {
+            let two = two(true, &Options::default());
+            let (keeper, taker) = if is_keeper_interrupted { (&two.one, &two.other) } else { (&two.other, &two.one) };
+            let first = mount(keeper, "", Claim::Alone).unwrap();
+            fence(taker, keeper);
+            assert!(matches!(keeper.beat(), Err(Error::Fenced)));
+            let taken = Arc::new(Mutex::new(None));
+            let (noted, by, again) = (Arc::clone(&taken), Arc::clone(taker), Arc::clone(keeper));
+            let was_kept = Arc::new(Mutex::new(false));
+            let (noted_kept, kept_mount) = (Arc::clone(&was_kept), Arc::clone(&first));
+            two.interposed.arm(
+                at,
+                Box::new(move || match is_keeper_interrupted {
+                    true => *noted.lock() = Some(mount(&by, "", Claim::Alone)),
+                    false => {
+                        again.open_session().unwrap();
+                        *noted_kept.lock() = !kept_mount.is_taken_over();
+                    }
+                }),
+            );
+            match is_keeper_interrupted {
+                true => keeper.open_session().unwrap(),
+                false => *taken.lock() = Some(mount(taker, "", Claim::Alone)),
+            }
+            if two.interposed.disarm() {
+                break;
+            }
+            let taken = taken.lock().take().unwrap();
+            let made = make(&first, "f");
+            assert!(made.is_ok() || is_lost(made), "moment {at}");
+            assert!(taken.is_ok() == first.is_taken_over(), "moment {at}: {taken:?}, {first:?}");
+            assert!(!(*was_kept.lock() && taken.is_ok()), "moment {at}: it was taken from a session that lives");
+            *if taken.is_ok() { &mut lost } else { &mut kept } += 1;
+        }
+        assert!(kept > 0 && lost > 0, "{kept} kept, {lost} lost");
+    }
 }
