@@ -217,6 +217,10 @@ impl Outcome {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.succeeded == 0 && self.refused.is_none() && self.failed.is_empty()
+    }
+
     /// Takes out who has failed; an error if nobody has succeeded.
     pub(crate) fn settle(self, members: &Members) -> io::Result<()> {
         let mut last = None;

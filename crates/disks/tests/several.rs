@@ -446,6 +446,11 @@ fn wrong_directories_are_refused_with_one_line() {
     };
     assert!(matches!(refused(&disks(&["/d1"], Some(2))), DisksError::TooFew { copies: 2, disks: 1 }));
     assert!(matches!(refused(&disks(&["/d1", "/d1"], None)), DisksError::Twice(..)));
+    // The data directory may be one of the disks.
+    let with_data = Machine::of(&["data", "d1"], 3);
+    let life = live(&with_data, &random, &disks(&["/data", "/d1"], Some(2)));
+    assert!(life.disks.status().disks.iter().all(|disk| disk.data == State::In));
+    drop(life);
     drop(live(&machine, &random, &wanted()));
     let other = Disks::open(&machine.env(&random), Path::new("/data2"), &disks(&["/d1"], None)).unwrap_err();
     assert!(matches!(other, DisksError::OtherVolume(_)), "{other}");
