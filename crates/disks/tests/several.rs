@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_disks::{DiskWish, Disks, DisksError, State};
 use margay_env::fault::FaultNote;
@@ -164,7 +165,15 @@ impl Model {
 
 /// One step of the workload; all of it is acknowledged.
 fn work(life: &Life, model: &mut Model, random: &SimRandom) {
-    match random.below(12) {
+    match random.below(13) {
+        12 => {
+            // Nobody waits for these: a power cut leaves a different part of them on each disk.
+            for _ in 0..4 {
+                let write =
+                    Write::Put { key: vec![b'u', random.below(9) as u8], value: pattern(900, random.next_u64()) };
+                life.engine.commit(Batch { preconditions: Vec::new(), writes: vec![write], payload: None }).unwrap();
+            }
+        }
         0..5 => {
             let key = vec![b'k', random.below(60) as u8];
             let value = pattern(1 + random.below(700), random.next_u64());
@@ -271,6 +280,19 @@ fn lives(seed: u64) -> (u64, u64) {
                 }
                 life.disks.add(&root).unwrap_or_else(|error| panic!("seed {seed} step {step}: {error}"));
                 health = Health::Filling(victim);
+            }
+            (Health::Broken(victim), 12..20) if is_out(&life, victim) => {
+                // All power goes while it is out; the next process finds it as if nothing had been.
+                outs += 1;
+                let after = machine.power_cut(&random);
+                drop(life);
+                machine = after;
+                life = live(&machine, &random, &wanted());
+                model.check(&life, &format!("seed {seed} step {step}, {victim} was out"));
+                health = Health::Filling(victim);
+                if is_started {
+                    life.disks.start().unwrap();
+                }
             }
             (Health::Filling(victim), 0..8) if random.chance(30) => {
                 // Dies again while it is filled.
@@ -459,4 +481,40 @@ fn wrong_directories_are_refused_with_one_line() {
     assert!(matches!(refused(&wanted()), DisksError::NotEmpty(..)));
     let lines = [refused(&wanted()).to_string(), other.to_string()];
     assert!(lines.iter().all(|line| line.lines().count() == 1));
+}
+
+#[test]
+fn what_is_written_beside_filling_is_in_each_copy() {
+    const LEN: u64 = 6 << 20;
+    let random = SimRandom::new(17);
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let disks = DiskWish { disks: vec!["/d1".into(), "/d2".into()], copies: Some(2), ..DiskWish::default() };
+    let (env, disks) = open_disks(&machine, &random, &disks).unwrap();
+    let name = "segments/0000000000000001.pack";
+    let file = env.disk.open(&Path::new(DATA).join(name), OpenMode::CreateNew).unwrap();
+    file.write_all_at(&pattern(LEN, 1), 0).unwrap();
+    for round in 0..6 {
+        let (lost, root) = [("d1", "/d1"), ("d2", "/d2")][round % 2];
+        machine.get(lost).fail_after(0);
+        file.write_all_at(b"noticed", 0).unwrap();
+        machine.set(lost, SimDisk::new(round as u64));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let dice = SimRandom::new(round as u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    file.write_all_at(&pattern(50, dice.next_u64()), dice.below(LEN - 50)).unwrap();
+                }
+            });
+            disks.add(Path::new(root)).unwrap();
+            assert!(disks.fill(), "{:#?}", disks.status());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let read = |root: &str| {
+            let mut bytes = vec![0; LEN as usize];
+            machine.open(&Path::new(root).join(name), OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert!(read("/d1") == read("/d2"), "round {round}: the copies differ");
+    }
 }
