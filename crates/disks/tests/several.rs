@@ -518,3 +518,40 @@ fn what_is_written_beside_filling_is_in_each_copy() {
         assert!(read("/d1") == read("/d2"), "round {round}: the copies differ");
     }
 }
+
+#[test]
+fn metadata_that_a_power_cut_left_different_is_made_equal_and_is_one_of_the_two() {
+    const PAGES: u64 = 32;
+    let random = SimRandom::new(19);
+    let mut machine = Machine::of(&["data", "mirror"], 3);
+    let wish = DiskWish { mirror: Some("/mirror".into()), ..DiskWish::default() };
+    let name = "tree/rows.redb";
+    let read = |machine: &Machine, root: &str| {
+        let mut bytes = vec![0; PAGES as usize * 4096];
+        machine.open(&Path::new(root).join(name), OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let mut differed = 0;
+    for round in 0..20 {
+        let (env, disks) = open_disks(&machine, &random, &wish).unwrap();
+        assert!(disks.fill(), "{:#?}", disks.status());
+        if round > 0 {
+            assert!(read(&machine, "/data") == read(&machine, "/mirror"), "round {round}: the copies differ");
+        }
+        let file = env.disk.open(&Path::new(DATA).join(name), OpenMode::OpenOrCreate).unwrap();
+        file.set_len(PAGES * 4096).unwrap();
+        file.sync_data().unwrap();
+        env.disk.sync_dir(&Path::new(DATA).join("tree")).unwrap();
+        for page in 0..PAGES {
+            file.write_all_at(&pattern(4096, random.next_u64()), page * 4096).unwrap();
+        }
+        let after = machine.power_cut(&random);
+        drop((file, disks));
+        machine = after;
+        let (left, right) = (read(&machine, "/data"), read(&machine, "/mirror"));
+        differed += u32::from(left != right);
+        drop(open_disks(&machine, &random, &wish).unwrap());
+        assert!([left, right].contains(&read(&machine, "/data")), "round {round}");
+    }
+    assert!(differed > 5, "{differed}");
+}
