@@ -241,6 +241,19 @@ fn strike(machine: &Machine, victim: &'static str, random: &SimRandom) {
     }
 }
 
+/// A disk that has stopped is replaced, or comes back with what it had.
+fn put_back(machine: &Machine, life: &Life, victim: &str, random: &SimRandom) {
+    let root = PathBuf::from("/").join(victim);
+    let stopped = machine.get(victim).space(&root).is_err();
+    let next = if stopped && random.chance(60) {
+        SimDisk::new(random.next_u64())
+    } else {
+        machine.get(victim).crash(random.next_u64())
+    };
+    machine.set(victim, next);
+    life.disks.add(&root).unwrap();
+}
+
 fn is_out(life: &Life, victim: &str) -> bool {
     let status = life.disks.status();
     let of = status.disks.iter().filter(|disk| disk.root == Path::new("/").join(victim));
@@ -255,7 +268,7 @@ fn lives(seed: u64) -> (u64, u64) {
     let mut life = live(&machine, &random, &wanted());
     assert!(life.disks.fill());
     // With the thread that looks and fills, or only when asked.
-    let is_started = seed % 2 == 0;
+    let is_started = seed.is_multiple_of(2);
     if is_started {
         life.disks.start().unwrap();
     }
@@ -269,16 +282,7 @@ fn lives(seed: u64) -> (u64, u64) {
             }
             (Health::Broken(victim), 0..12) if is_out(&life, victim) => {
                 outs += 1;
-                let root = PathBuf::from("/").join(victim);
-                let stopped = machine.get(victim).space(&root).is_err();
-                // A disk that has stopped is replaced, or comes back with what it had.
-                if stopped && random.chance(60) {
-                    machine.set(victim, SimDisk::new(random.next_u64()));
-                } else {
-                    let back = machine.get(victim).crash(random.next_u64());
-                    machine.set(victim, back);
-                }
-                life.disks.add(&root).unwrap_or_else(|error| panic!("seed {seed} step {step}: {error}"));
+                put_back(&machine, &life, victim, &random);
                 health = Health::Filling(victim);
             }
             (Health::Broken(victim), 12..20) if is_out(&life, victim) => {
@@ -299,11 +303,9 @@ fn lives(seed: u64) -> (u64, u64) {
                 strike(&machine, victim, &random);
                 health = Health::Broken(victim);
             }
-            (Health::Filling(victim), 8..30) => {
-                if life.disks.fill() && !is_out(&life, victim) {
-                    fills += 1;
-                    health = Health::Whole;
-                }
+            (Health::Filling(victim), 8..30) if life.disks.fill() && !is_out(&life, victim) => {
+                fills += 1;
+                health = Health::Whole;
             }
             (Health::Whole | Health::Filling(_), 90..93) => {
                 // The power goes for all disks at once, or the process ends in order.
