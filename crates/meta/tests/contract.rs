@@ -37,6 +37,7 @@ fn open(folder: &Path) -> Opened {
         pack_bytes_max: 1 << 20,
         raw_bytes_min: 16 << 20,
         reserve_bytes: 0,
+        files_may_be_missing: false,
     };
     let store = Store::open(env.clone(), options).expect("store opens");
     let mut options = Options::new(folder.join("tree"));

@@ -23,6 +23,7 @@ pub fn open(folder: &Path) -> Result<EmbeddedEngine, EngineError> {
         pack_bytes_max: 1 << 20,
         raw_bytes_min: 16 << 20,
         reserve_bytes: 0,
+        files_may_be_missing: false,
     };
     let store: Arc<Store> = Store::open(env.clone(), options).unwrap();
     let mut options = Options::new(folder.join("tree"));
