@@ -240,19 +240,7 @@ impl Settings {
             text("metadata_schema").unwrap_or_default(),
             (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
         )?;
-        let disks = DiskWish {
-            mirror: text("mirror_metadata").map(|path| absolute(&path)),
-            disks: names("disks").iter().map(|path| absolute(path)).collect(),
-            copies: u32::try_from(number("copies")).ok().filter(|copies| *copies > 0),
-            accept_missing: false,
-        };
-        if shared.is_some() && disks != DiskWish::default() {
-            return Err(
-                "disks, copies and mirror_metadata are for one machine; with metadata in PostgreSQL set copies with \
-                 `margay cluster set --copies`"
-                    .to_owned(),
-            );
-        }
+        let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
             disks,
             shared,
@@ -297,6 +285,24 @@ impl Settings {
 /// The SQL dialect of S3 Select; the table allows these two.
 fn dialect(name: Option<String>) -> margay_s3::Dialect {
     if name.as_deref() == Some("ceph") { margay_s3::Dialect::Ceph } else { margay_s3::Dialect::Aws }
+}
+
+/// Other directories, which only a volume on one machine has.
+fn disk_wish(mirror: Option<String>, disks: &[String], copies: u64, is_shared: bool) -> Result<DiskWish, String> {
+    let wish = DiskWish {
+        mirror: mirror.map(|path| absolute(&path)),
+        disks: disks.iter().map(|path| absolute(path)).collect(),
+        copies: u32::try_from(copies).ok().filter(|copies| *copies > 0),
+        accept_missing: false,
+    };
+    if is_shared && wish != DiskWish::default() {
+        return Err(
+            "disks, copies and mirror_metadata are for one machine; with metadata in PostgreSQL set copies with \
+             `margay cluster set --copies`"
+                .to_owned(),
+        );
+    }
+    Ok(wish)
 }
 
 /// Both or neither.

@@ -4,14 +4,15 @@
 //!                list trusts the disk.
 //! Not here:   copying (fill), directories at the start (open).
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_env::files;
 
 use crate::catalogue::{Catalogue, Names};
-use crate::class::{Class, FOLDERS, IDENTITY_FILE};
+use crate::class::{Class, FOLDERS, IDENTITY_FILE, segment};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
@@ -56,22 +57,29 @@ impl Catalogue {
     /// Removes what others have, too; the rest counts again.
     fn keep_payload(&self, names: &mut Names, member: &Arc<Member>) -> io::Result<()> {
         let Names { entries, removed } = names;
+        let payload = entries.iter().filter(|(_, entry)| entry.class == Class::Data);
+        let by_segment: BTreeMap<PathBuf, PathBuf> = payload.map(|(name, _)| (segment(name), name.clone())).collect();
         for (name, _) in self.files_of(member, Class::Data)? {
-            let entry = entries.get(&name).cloned();
+            // It may have been set aside, or taken back, since.
+            let known = by_segment.get(&segment(&name));
+            let entry = known.and_then(|known| entries.get(known)).cloned();
             let is_elsewhere = entry.as_ref().is_some_and(|entry| entry.inner.read().readable(Class::Data) > 0);
             if is_elsewhere || (entry.is_none() && removed.contains(&name)) {
                 self.env.disk.remove(&member.path(&name))?;
                 continue;
             }
-            match entry {
-                Some(entry) => {
+            match (entry, known) {
+                (Some(entry), Some(known)) => {
+                    if *known != name {
+                        self.env.disk.rename(&member.path(&name), &member.path(known))?;
+                    }
                     let mut inner = entry.inner.write();
                     inner.copies.retain(|copy| copy.member.id != member.id);
                     inner.copies.push(Copy::new(member, true, None));
                 }
-                None => {
+                _ => {
                     let copies = vec![Copy::new(member, true, None)];
-                    entries.insert(name.clone(), Arc::new(Entry::new(Class::Data, name.clone(), copies, 0)));
+                    entries.insert(name.clone(), Arc::new(Entry::new(Class::Data, name, copies, 0)));
                 }
             }
         }

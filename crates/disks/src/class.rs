@@ -3,7 +3,7 @@
 //! Invariants: C1 a name that this program does not know is left where it is.
 //! Not here:   where the copies are (entry).
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// What a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,15 @@ fn is_mirrored(name: &str) -> bool {
 fn is_payload(name: &str) -> bool {
     let kind = name.split('.').nth(1);
     matches!(kind, Some("pack" | "raw")) && !name.ends_with(FILLING)
+}
+
+/// Between a segment's name and the time when it was set aside.
+const QUARANTINE: &str = ".quarantine-";
+
+/// The name of a payload file when it is not in quarantine.
+pub(crate) fn segment(name: &Path) -> PathBuf {
+    let text = name.to_string_lossy();
+    PathBuf::from(text.split(QUARANTINE).next().unwrap_or_default())
 }
 
 #[cfg(test)]

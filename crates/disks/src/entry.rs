@@ -37,6 +37,9 @@ pub(crate) struct Inner {
     pub(crate) removed: bool,
 }
 
+/// Where something is synced.
+type Target = (Arc<Member>, io::Result<Arc<dyn File>>);
+
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) member: Arc<Member>,
@@ -159,7 +162,7 @@ impl Entry {
     /// Makes each copy that counts durable, at the same time.
     pub(crate) fn sync(&self, members: &Members) -> io::Result<()> {
         // Not under the lock: a copy that is added meanwhile is synced by who adds it.
-        let targets: Vec<(Arc<Member>, io::Result<Arc<dyn File>>)> = {
+        let targets: Vec<Target> = {
             let inner = self.inner.read();
             let counting = inner.copies.iter().filter(|copy| copy.is_readable(self.class));
             counting.map(|copy| (Arc::clone(&copy.member), copy.file(&*members.env.disk, &inner.name))).collect()
@@ -215,6 +218,10 @@ impl Outcome {
             Err(error) if !is_fault(&error) => self.refused = self.refused.take().or(Some(error)),
             Err(error) => self.failed.push((Arc::clone(member), error)),
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.succeeded == 0 && self.refused.is_none() && self.failed.is_empty()
     }
 
     /// Takes out who has failed; an error if nobody has succeeded.

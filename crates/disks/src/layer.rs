@@ -84,6 +84,9 @@ impl Layer {
             copies.iter().for_each(|copy| drop(self.disk().remove(&copy.member.path(&name))));
             return Err(error);
         }
+        if copies.is_empty() && outcome.is_empty() {
+            return Err(io::Error::other("no disk is left for a new file"));
+        }
         outcome.settle(&self.0)?;
         let first = self.0.turn.load(Ordering::Relaxed);
         names.removed.remove(&name);

@@ -122,10 +122,9 @@ impl Plan<'_> {
     fn place_fresh(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
         if self.fresh.iter().any(|(other, _)| other == root) {
             // The data directory may be named as a disk, too.
-            let member =
-                self.record.members.iter_mut().find(|member| member.root == root && member.data == State::None);
+            let member = self.record.members.iter_mut().find(|member| member.root == root);
             return match member {
-                Some(member) if class == Class::Data => {
+                Some(member) if class == Class::Data && root == self.data => {
                     member.data = State::In;
                     Ok(())
                 }

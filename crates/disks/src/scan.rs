@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use margay_env::{Disk, OpenMode};
 
 use crate::catalogue::Catalogue;
-use crate::class::{Class, DATA_FOLDER, FILLING, FOLDERS};
+use crate::class::{Class, DATA_FOLDER, FILLING, FOLDERS, segment};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
@@ -26,9 +26,6 @@ use crate::record::State;
 const PIECE_BYTES: usize = 256 << 10;
 /// Metadata that is made equal before the volume opens, in bytes; more is copied beside the work.
 const FILL_AT_OPEN_BYTES_MAX: u64 = 1 << 30;
-/// Between a segment's name and the time when it was set aside.
-const QUARANTINE: &str = ".quarantine-";
-
 pub(crate) fn open(catalogue: &Arc<Catalogue>) -> Result<(), DisksError> {
     let was_clean = catalogue.record.lock().clean;
     let mut core_failed = Vec::new();
@@ -156,11 +153,9 @@ fn scan_data(catalogue: &Arc<Catalogue>) -> io::Result<()> {
 
 /// One name for each segment.
 fn settle_names(catalogue: &Catalogue, copies: &mut BTreeMap<PathBuf, Vec<Copy>>) -> io::Result<()> {
-    let mut by_segment: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut by_segment: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for name in copies.keys() {
-        let text = name.to_string_lossy();
-        let segment = text.split(QUARANTINE).next().unwrap_or_default().to_owned();
-        by_segment.entry(segment).or_default().push(name.clone());
+        by_segment.entry(segment(name)).or_default().push(name.clone());
     }
     for names in by_segment.values().filter(|names| names.len() > 1) {
         // The names are sorted: the one out of quarantine comes first.

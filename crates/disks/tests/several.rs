@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_disks::{DiskWish, Disks, DisksError, State};
 use margay_env::fault::FaultNote;
@@ -164,7 +165,15 @@ impl Model {
 
 /// One step of the workload; all of it is acknowledged.
 fn work(life: &Life, model: &mut Model, random: &SimRandom) {
-    match random.below(12) {
+    match random.below(13) {
+        12 => {
+            // Nobody waits for these: a power cut leaves a different part of them on each disk.
+            for _ in 0..4 {
+                let write =
+                    Write::Put { key: vec![b'u', random.below(9) as u8], value: pattern(900, random.next_u64()) };
+                life.engine.commit(Batch { preconditions: Vec::new(), writes: vec![write], payload: None }).unwrap();
+            }
+        }
         0..5 => {
             let key = vec![b'k', random.below(60) as u8];
             let value = pattern(1 + random.below(700), random.next_u64());
@@ -232,6 +241,19 @@ fn strike(machine: &Machine, victim: &'static str, random: &SimRandom) {
     }
 }
 
+/// A disk that has stopped is replaced, or comes back with what it had.
+fn put_back(machine: &Machine, life: &Life, victim: &str, random: &SimRandom) {
+    let root = PathBuf::from("/").join(victim);
+    let stopped = machine.get(victim).space(&root).is_err();
+    let next = if stopped && random.chance(60) {
+        SimDisk::new(random.next_u64())
+    } else {
+        machine.get(victim).crash(random.next_u64())
+    };
+    machine.set(victim, next);
+    life.disks.add(&root).unwrap();
+}
+
 fn is_out(life: &Life, victim: &str) -> bool {
     let status = life.disks.status();
     let of = status.disks.iter().filter(|disk| disk.root == Path::new("/").join(victim));
@@ -246,7 +268,7 @@ fn lives(seed: u64) -> (u64, u64) {
     let mut life = live(&machine, &random, &wanted());
     assert!(life.disks.fill());
     // With the thread that looks and fills, or only when asked.
-    let is_started = seed % 2 == 0;
+    let is_started = seed.is_multiple_of(2);
     if is_started {
         life.disks.start().unwrap();
     }
@@ -260,28 +282,30 @@ fn lives(seed: u64) -> (u64, u64) {
             }
             (Health::Broken(victim), 0..12) if is_out(&life, victim) => {
                 outs += 1;
-                let root = PathBuf::from("/").join(victim);
-                let stopped = machine.get(victim).space(&root).is_err();
-                // A disk that has stopped is replaced, or comes back with what it had.
-                if stopped && random.chance(60) {
-                    machine.set(victim, SimDisk::new(random.next_u64()));
-                } else {
-                    let back = machine.get(victim).crash(random.next_u64());
-                    machine.set(victim, back);
-                }
-                life.disks.add(&root).unwrap_or_else(|error| panic!("seed {seed} step {step}: {error}"));
+                put_back(&machine, &life, victim, &random);
                 health = Health::Filling(victim);
+            }
+            (Health::Broken(victim), 12..20) if is_out(&life, victim) => {
+                // All power goes while it is out; the next process finds it as if nothing had been.
+                outs += 1;
+                let after = machine.power_cut(&random);
+                drop(life);
+                machine = after;
+                life = live(&machine, &random, &wanted());
+                model.check(&life, &format!("seed {seed} step {step}, {victim} was out"));
+                health = Health::Filling(victim);
+                if is_started {
+                    life.disks.start().unwrap();
+                }
             }
             (Health::Filling(victim), 0..8) if random.chance(30) => {
                 // Dies again while it is filled.
                 strike(&machine, victim, &random);
                 health = Health::Broken(victim);
             }
-            (Health::Filling(victim), 8..30) => {
-                if life.disks.fill() && !is_out(&life, victim) {
-                    fills += 1;
-                    health = Health::Whole;
-                }
+            (Health::Filling(victim), 8..30) if life.disks.fill() && !is_out(&life, victim) => {
+                fills += 1;
+                health = Health::Whole;
             }
             (Health::Whole | Health::Filling(_), 90..93) => {
                 // The power goes for all disks at once, or the process ends in order.
@@ -446,6 +470,11 @@ fn wrong_directories_are_refused_with_one_line() {
     };
     assert!(matches!(refused(&disks(&["/d1"], Some(2))), DisksError::TooFew { copies: 2, disks: 1 }));
     assert!(matches!(refused(&disks(&["/d1", "/d1"], None)), DisksError::Twice(..)));
+    // The data directory may be one of the disks.
+    let with_data = Machine::of(&["data", "d1"], 3);
+    let life = live(&with_data, &random, &disks(&["/data", "/d1"], Some(2)));
+    assert!(life.disks.status().disks.iter().all(|disk| disk.data == State::In));
+    drop(life);
     drop(live(&machine, &random, &wanted()));
     let other = Disks::open(&machine.env(&random), Path::new("/data2"), &disks(&["/d1"], None)).unwrap_err();
     assert!(matches!(other, DisksError::OtherVolume(_)), "{other}");
@@ -454,4 +483,77 @@ fn wrong_directories_are_refused_with_one_line() {
     assert!(matches!(refused(&wanted()), DisksError::NotEmpty(..)));
     let lines = [refused(&wanted()).to_string(), other.to_string()];
     assert!(lines.iter().all(|line| line.lines().count() == 1));
+}
+
+#[test]
+fn what_is_written_beside_filling_is_in_each_copy() {
+    const LEN: u64 = 6 << 20;
+    let random = SimRandom::new(17);
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let disks = DiskWish { disks: vec!["/d1".into(), "/d2".into()], copies: Some(2), ..DiskWish::default() };
+    let (env, disks) = open_disks(&machine, &random, &disks).unwrap();
+    let name = "segments/0000000000000001.pack";
+    let file = env.disk.open(&Path::new(DATA).join(name), OpenMode::CreateNew).unwrap();
+    file.write_all_at(&pattern(LEN, 1), 0).unwrap();
+    for round in 0..6 {
+        let (lost, root) = [("d1", "/d1"), ("d2", "/d2")][round % 2];
+        machine.get(lost).fail_after(0);
+        file.write_all_at(b"noticed", 0).unwrap();
+        machine.set(lost, SimDisk::new(round as u64));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let dice = SimRandom::new(round as u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    file.write_all_at(&pattern(50, dice.next_u64()), dice.below(LEN - 50)).unwrap();
+                }
+            });
+            disks.add(Path::new(root)).unwrap();
+            assert!(disks.fill(), "{:#?}", disks.status());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let read = |root: &str| {
+            let mut bytes = vec![0; LEN as usize];
+            machine.open(&Path::new(root).join(name), OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert!(read("/d1") == read("/d2"), "round {round}: the copies differ");
+    }
+}
+
+#[test]
+fn metadata_that_a_power_cut_left_different_is_made_equal_and_is_one_of_the_two() {
+    const PAGES: u64 = 32;
+    let random = SimRandom::new(19);
+    let mut machine = Machine::of(&["data", "mirror"], 3);
+    let wish = DiskWish { mirror: Some("/mirror".into()), ..DiskWish::default() };
+    let name = "tree/rows.redb";
+    let read = |machine: &Machine, root: &str| {
+        let mut bytes = vec![0; PAGES as usize * 4096];
+        machine.open(&Path::new(root).join(name), OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let mut differed = 0;
+    for round in 0..20 {
+        let (env, disks) = open_disks(&machine, &random, &wish).unwrap();
+        assert!(disks.fill(), "{:#?}", disks.status());
+        if round > 0 {
+            assert!(read(&machine, "/data") == read(&machine, "/mirror"), "round {round}: the copies differ");
+        }
+        let file = env.disk.open(&Path::new(DATA).join(name), OpenMode::OpenOrCreate).unwrap();
+        file.set_len(PAGES * 4096).unwrap();
+        file.sync_data().unwrap();
+        env.disk.sync_dir(&Path::new(DATA).join("tree")).unwrap();
+        for page in 0..PAGES {
+            file.write_all_at(&pattern(4096, random.next_u64()), page * 4096).unwrap();
+        }
+        let after = machine.power_cut(&random);
+        drop((file, disks));
+        machine = after;
+        let (left, right) = (read(&machine, "/data"), read(&machine, "/mirror"));
+        differed += u32::from(left != right);
+        drop(open_disks(&machine, &random, &wish).unwrap());
+        assert!([left, right].contains(&read(&machine, "/data")), "round {round}");
+    }
+    assert!(differed > 5, "{differed}");
 }

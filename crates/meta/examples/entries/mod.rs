@@ -17,6 +17,7 @@ pub(crate) fn open(folder: &Path) -> EmbeddedEngine {
         pack_bytes_max: 128 << 20,
         raw_bytes_min: 16 << 20,
         reserve_bytes: 0,
+        files_may_be_missing: false,
     };
     let store: Arc<Store> = Store::open(env.clone(), segments).expect("store");
     EmbeddedEngine::open(env, store, Options::new(folder.join("tree"))).expect("engine")
