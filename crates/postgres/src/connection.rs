@@ -10,7 +10,10 @@ use std::time::Duration;
 use margay_meta::EngineError;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage};
+
+use crate::lane::nonsense;
+use crate::timeline::{TIMELINE, Timeline};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
 /// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
@@ -37,6 +40,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     config: Config,
+    pub(crate) timeline: Arc<Timeline>,
 }
 
 impl Server {
@@ -45,7 +49,7 @@ impl Server {
         // A standby may lag behind what was answered.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.options(format!("{SETTINGS} -c search_path={schema}")).application_name("margay");
-        Server { config }
+        Server { config, timeline: Arc::default() }
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, EngineError> {
@@ -66,7 +70,18 @@ impl Server {
             }
         });
         // What the server warns of at the start, such as another version of its collations, is about no statement.
-        client.simple_query("").await.map_err(|error| unavailable(&error))?;
+        match client.simple_query(TIMELINE).await {
+            Ok(told) => {
+                let timeline = told.iter().find_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                });
+                self.timeline.found(timeline.ok_or_else(|| nonsense("no timeline"))?);
+            }
+            // Servers that only speak PostgreSQL's language may have no log of this kind.
+            Err(error) if error.as_db_error().is_some() => tracing::debug!(%error, "the server tells no timeline"),
+            Err(error) => return Err(unavailable(&error)),
+        }
         has_warned.store(false, Ordering::Release);
         Ok(Connection { client, has_warned })
     }

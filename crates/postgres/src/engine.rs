@@ -26,6 +26,7 @@ use crate::read::Readers;
 use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
 use crate::tasks::{Tasks, ended};
+use crate::timeline::Timeline;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// It is made in one transaction, so all of it is there with this, which an earlier program had not.
@@ -95,6 +96,7 @@ struct Calls {
 /// What the tasks of calls share.
 #[derive(Debug)]
 struct Shared {
+    timeline: Arc<Timeline>,
     lanes: Lanes,
     readers: Readers,
     /// The newest commit that this process knows.
@@ -136,6 +138,7 @@ impl PostgresEngine {
             Ok::<_, OpenError>(Lanes::open(&own, count, space).await?)
         })?;
         let shared = Arc::new(Shared {
+            timeline: Arc::clone(&server.timeline),
             lanes: opened,
             readers: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
@@ -313,6 +316,9 @@ impl Engine for PostgresEngine {
     }
 
     fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        if self.shared.timeline.tells(after) {
+            return Err(FeedError::TooOld { oldest: after });
+        }
         let shared = Arc::clone(&self.shared);
         self.tasks.block(async move { shared.changes(after, limit).await })
     }
@@ -330,6 +336,9 @@ impl Engine for PostgresEngine {
             let found = async {
                 loop {
                     let committed = shared.committed.listen();
+                    if shared.timeline.is_doubted() {
+                        return Ok(());
+                    }
                     match shared.changes(after, 1).await {
                         Ok(page) if page.changes.is_empty() => {}
                         // Who asks is told that it is too old.

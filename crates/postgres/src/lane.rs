@@ -6,6 +6,7 @@
 //! Source:     the lane's row in `lanes` (schema.sql).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use margay_meta::{CommitError, CommitOutcome, CommitToken, Committed, Cursor, EngineError, RowVersion};
 use tokio_postgres::error::{DbError, Severity, SqlState};
@@ -147,7 +148,10 @@ impl Lane {
     async fn call(&mut self, batches: &[Prepared]) -> Result<Vec<Done>, Failure> {
         self.settle().await?;
         let call = self.call + 1;
+        let timeline = Arc::clone(&self.server.timeline);
         let (connection, statement) = self.opened().await?;
+        // The connection may be the first one that has found another timeline.
+        timeline.check_commit()?;
         let (id, shard) = (connection.1, connection.2);
         let one = Arguments::of(batches);
         let arguments: [&(dyn ToSql + Sync); 26] = [

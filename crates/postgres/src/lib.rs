@@ -32,6 +32,7 @@ mod read;
 mod scan;
 mod snapshot;
 mod tasks;
+mod timeline;
 
 pub use check::{ServerSetting, Verdict};
 pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};

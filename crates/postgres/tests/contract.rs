@@ -111,6 +111,49 @@ fn a_standby_is_not_asked_and_a_default_of_isolation_does_not_count() {
     assert_eq!((verdict("fsync"), verdict("synchronous_standby_names")), (Verdict::Fine, Verdict::Weak));
 }
 
+/// Numbers of transactions that the lost server had given are given again: what is remembered under them is forgotten first.
+#[test]
+fn after_a_fail_over_all_is_forgotten_before_anything_is_committed() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    let standby = server.standby();
+    let mut options = server.options("one");
+    options.config = options.config.replace("host=", &format!("host={},", standby.place().display()));
+    let both = PostgresEngine::open(&options).unwrap();
+    let at = both.commit(of(vec![put("k", b"1")])).unwrap().cursor;
+    assert!(both.changes(at, 10).unwrap().changes.is_empty());
+    drop(engine);
+    let begun = Instant::now();
+    // A standby without a slot gets all before it is promoted, as nothing is written any more.
+    while server.lag(&standby) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the standby gets what is written");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.kill();
+    standby.sql("select pg_promote()");
+    let refused = loop {
+        match both.commit(of(vec![put("k", b"2")])) {
+            // Its answer is lost, or no server is there.
+            Err(CommitError::Unknown(token)) => drop(both.outcome(token)),
+            Err(CommitError::Failed(EngineError::Unavailable(why))) if why.contains("forgotten") => break why,
+            Err(CommitError::Failed(EngineError::Unavailable(_))) => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the new server is found");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(refused.contains("failed over"), "{refused}");
+    assert!(matches!(both.changes(at, 10), Err(FeedError::TooOld { .. })));
+    both.commit(of(vec![put("k", b"2")])).unwrap();
+    // Until it goes on from another cursor.
+    assert!(matches!(both.changes(at, 10), Err(FeedError::TooOld { .. })));
+    let next = both.feed_start().unwrap();
+    assert!(next != at && both.changes(next, 10).unwrap().changes.is_empty());
+    both.commit(of(vec![put("k", b"2")])).unwrap();
+    assert_eq!(both.changes(next, 10).unwrap().changes.len(), 1);
+    assert_eq!(both.get(b"k").unwrap().value.unwrap().value.as_ref(), b"2");
+}
+
 /// Who asks what another process did to a row that is gone gets all that a read has seen.
 #[test]
 fn the_feed_is_waited_for_while_a_transaction_is_under_way() {

@@ -138,6 +138,19 @@ impl Server {
         self.run(command.args(["-X", "-q", "-U", "margay", "-d", "postgres", "-c", statement, "-h"]).arg(self.data()));
     }
 
+    /// Whether a standby lacks some of what this server has written.
+    pub(crate) fn lag(&self, standby: &Server) -> bool {
+        self.told("select pg_current_wal_lsn()") != standby.told("select pg_last_wal_replay_lsn()")
+    }
+
+    /// The first column of the first row.
+    fn told(&self, question: &str) -> String {
+        let mut command = self.program("psql");
+        command.args(["-X", "-q", "-A", "-t", "-U", "margay", "-d", "postgres", "-c", question, "-h"]).arg(self.data());
+        let told = command.current_dir(self.folder.path()).output().unwrap();
+        String::from_utf8_lossy(&told.stdout).trim().to_owned()
+    }
+
     /// As the program takes it: the socket's folder, with its slashes encoded.
     pub(crate) fn url(&self) -> String {
         format!("postgres://margay@{}/postgres", self.data().display().to_string().replace('/', "%2F"))
