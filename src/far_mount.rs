@@ -44,7 +44,7 @@ use crate::exit::Failure;
 use crate::mounts::options::MountChoice;
 use crate::mounts::{MountWish, Mounts};
 use crate::settings::StorageLimits;
-use crate::wiring::Storage;
+use crate::wiring::{Storage, host_name};
 
 /// The bucket of a new cache's volume, unless S3 clients see another name.
 pub(crate) const CACHED: &str = "upstream";
@@ -119,9 +119,8 @@ impl FarMount {
         let target = self.place.target()?;
         let upstream = Upstream::new(target, &self.place.bucket, LIMITS);
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
-        let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
-        let (host, parts) = (host.unwrap_or_else(|| "here".to_owned()), PartSizes::default());
+        let (host, parts) = (host_name(), PartSizes::default());
         let (fsync, opens, ttl, writers) = (self.fsync, self.opens, self.ttl, self.writers);
         Ok(FarOptions { upstream, prefix, id, host, cache, parts, fsync, opens, ttl, writers })
     }

@@ -340,7 +340,7 @@ fn volume_options(limits: &StorageLimits, master_keys: MasterKeys) -> margay_vol
         events: Some(Arc::new(margay_s3::notification::Router)),
         events_max: limits.events_max,
         session_name: SessionName {
-            host: std::env::var("HOSTNAME").unwrap_or_default(),
+            host: host_name(),
             pid: std::process::id(),
             program: concat!("margay ", env!("CARGO_PKG_VERSION")).to_owned(),
             address: String::new(),
@@ -430,4 +430,10 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
         "Writes refused because too few stores had them.",
         copies.refused_writes,
     );
+}
+
+/// What this machine calls itself, "here" if it says nothing. The shell's variable `HOSTNAME` is often not passed on.
+pub(crate) fn host_name() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if told.trim().is_empty() { "here".to_owned() } else { told.trim().to_owned() }
 }
