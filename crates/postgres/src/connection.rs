@@ -10,10 +10,11 @@ use std::time::Duration;
 use margay_meta::EngineError;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
 use crate::lane::nonsense;
 use crate::timeline::{TIMELINE, Timeline};
+use crate::tls::Tls;
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
 /// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
@@ -40,20 +41,21 @@ pub(crate) struct Connection {
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     config: Config,
+    tls: Tls,
     pub(crate) timeline: Arc<Timeline>,
 }
 
 impl Server {
-    pub(crate) fn new(mut config: Config, schema: &str) -> Server {
+    pub(crate) fn new(mut config: Config, tls: Tls, schema: &str) -> Server {
         be_impatient(&mut config);
         // A standby may lag behind what was answered.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.options(format!("{SETTINGS} -c search_path={schema}")).application_name("margay");
-        Server { config, timeline: Arc::default() }
+        Server { config, tls, timeline: Arc::default() }
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, EngineError> {
-        let (client, mut driver) = self.config.connect(NoTls).await.map_err(|error| unavailable(&error))?;
+        let (client, mut driver) = self.config.connect(self.tls.clone()).await.map_err(|error| unavailable(&error))?;
         let has_warned = Arc::new(AtomicBool::new(false));
         let warned = Arc::clone(&has_warned);
         tokio::spawn(async move {

@@ -27,6 +27,7 @@ use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
 use crate::tasks::{Tasks, ended};
 use crate::timeline::Timeline;
+use crate::tls;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// It is made in one transaction, so all of it is there with this, which an earlier program had not.
@@ -121,7 +122,8 @@ impl PostgresEngine {
         if !is_schema(schema) {
             return Err(OpenError::Schema(schema.clone()));
         }
-        let mut config: tokio_postgres::Config = config.parse()?;
+        let (place, wish) = tls::split(config).map_err(OpenError::Setting)?;
+        let mut config: tokio_postgres::Config = place.parse()?;
         if config.get_password().is_some() {
             let advice = "the place of PostgreSQL is shown by commands and logs, so it has no password: set PGPASSWORD";
             return Err(OpenError::Setting(advice.to_owned()));
@@ -129,7 +131,8 @@ impl PostgresEngine {
         if let Some(Password(password)) = password {
             config.password(password);
         }
-        let server = Server::new(config, schema);
+        let tls = tls::protect(&mut config, &wish).map_err(OpenError::Setting)?;
+        let server = Server::new(config, tls, schema);
         let tasks = Arc::new(Tasks::start()?);
         let (space, count) = (LockSpace::of_schema(schema), (*lanes).max(1));
         let (own, name) = (server.clone(), schema.clone());

@@ -33,6 +33,7 @@ mod scan;
 mod snapshot;
 mod tasks;
 mod timeline;
+mod tls;
 
 pub use check::{ServerSetting, Verdict};
 pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};

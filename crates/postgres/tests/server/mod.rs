@@ -113,8 +113,12 @@ impl Server {
     }
 
     pub(crate) fn begin(&self) {
+        self.begin_with("-c listen_addresses=");
+    }
+
+    fn begin_with(&self, more: &str) {
         let data = self.data();
-        let options = format!("-k {} -c listen_addresses= -c max_connections=200", data.display());
+        let options = format!("-k {} {more} -c max_connections=200", data.display());
         let mut command = self.program("pg_ctl");
         command.args(["-w", "-t", "120", "-o", &options, "-l"]).arg(data.join("log")).arg("-D").arg(&data).arg("start");
         self.run(command.stdout(Stdio::null()));
@@ -136,6 +140,24 @@ impl Server {
     pub(crate) fn sql(&self, statement: &str) {
         let mut command = self.program("psql");
         self.run(command.args(["-X", "-q", "-U", "margay", "-d", "postgres", "-c", statement, "-h"]).arg(self.data()));
+    }
+
+    /// Starts it again with a port that takes protected connections only. Gives the port.
+    pub(crate) fn protect(&self, certificate: &Path, key: &Path) -> u16 {
+        let data = self.data();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        self.run(self.program("pg_ctl").args(["-w", "-m", "fast", "-D"]).arg(&data).arg("stop"));
+        for (from, name) in [(certificate, "server.crt"), (key, "server.key")] {
+            fs::copy(from, data.join(name)).unwrap();
+            fs::set_permissions(data.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            if is_root() {
+                self.run(Command::new("chown").arg("postgres").arg(data.join(name)));
+            }
+        }
+        let rules = "local all all trust\nhostssl all all 127.0.0.0/8 trust\n";
+        fs::write(data.join("pg_hba.conf"), rules).unwrap();
+        self.begin_with(&format!("-c listen_addresses=127.0.0.1,127.0.0.2 -p {port} -c ssl=on"));
+        port
     }
 
     /// Whether a standby lacks some of what this server has written.
