@@ -409,8 +409,8 @@ mod tests {
     fn newer_and_unreadable_formats_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
-        mark("margay data directory, format 5\n");
-        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 5))));
+        mark("margay data directory, format 6\n");
+        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 6))));
         for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
             mark(text);
             assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");
