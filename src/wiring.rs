@@ -23,7 +23,8 @@ use margay_postgres::{PostgresEngine, PostgresOptions};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
 use margay_upstream::{Far, FarOptions};
 use margay_volume::{
-    Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, read_copies, stored_key_fingerprints,
+    Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, read_copies, store_identity,
+    stored_key_fingerprints,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -131,6 +132,7 @@ impl Storage {
                 number = name.number.0
             )));
         }
+        check_known(&dir, &*rows.engine(), &segments)?;
         let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
         let copies = Arc::new(copies);
         let made = Arc::clone(&copies);
@@ -436,4 +438,21 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
 pub(crate) fn host_name() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if told.trim().is_empty() { "here".to_owned() } else { told.trim().to_owned() }
+}
+
+/// A directory whose segments no row knows would be taken for a new one, and lose them to reclaim.
+fn check_known(dir: &DataDir, rows: &dyn Engine, segments: &Store) -> Result<(), Failure> {
+    let name = segments.name();
+    if name.generation <= 1 && segments.segments().is_empty() {
+        return Ok(());
+    }
+    let known = store_identity(rows, name.number).map_err(|error| Failure::failed(error.to_string()))?;
+    if known.is_some() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{} has segments of a volume that this database does not know: it is another database or schema (metadata, metadata_schema), \
+         or was restored to a point before this directory was part of the volume; name the right one, or start with an empty directory",
+        dir.path.display()
+    )))
 }

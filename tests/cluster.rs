@@ -102,17 +102,25 @@ fn without_postgresql_nothing_is_answered_and_after_it_all_that_was_is_there() {
 fn keys_and_folders_of_others_are_refused_in_one_line() {
     let Some(world) = World::new() else { return };
     let one = world.serve("one", &[]);
-    let refused = |name: &str, what: &str| {
-        let done = world.command(name, &[]).output().unwrap();
+    let refused_with = |name: &str, words: &[&str], what: &str| {
+        let done = world.command(name, words).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(!done.status.success() && said.contains(what), "{said}");
     };
+    let refused = |name: &str, what: &str| refused_with(name, &[], what);
+    one.server.client(&["mb", "s3://bucket"]);
+    world.put(&one, "kept", &[1; 300_000]);
     // Without the keys of the first one.
     refused("stranger", "identity-key");
     let own = world.data("own");
     drop(Server::start(&own));
     refused("own", "volume of its own");
     // Killed by `drop`, so the folder is free; it is no volume of its own.
+    drop(one);
+    // As a new store of an empty schema it would lose what it has.
+    refused_with("one", &["--set", "metadata_schema=other"], "does not know");
+    let one = world.serve("one", &[]);
+    assert_eq!(world.get(&one, "kept").unwrap().unwrap(), vec![1; 300_000]);
     drop(one);
     let said = server::ends(3, &["fsck", "--data", world.data("one").to_str().unwrap()]);
     assert!(said.contains("PostgreSQL"), "{said}");

@@ -52,7 +52,16 @@ impl Choice {
                 let _ = config.add_capabilities(locks);
             }
         }
-        if self.writeback {
+        if self.is_of_several {
+            // A file that others change while it is open here has new pages with its new attributes.
+            let _ = config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA);
+            if self.writeback {
+                tracing::warn!(
+                    "writeback is left out: the kernel would keep its own size of a file that others change"
+                );
+            }
+        }
+        if self.writeback && !self.is_of_several {
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
         // With this capability the kernel leaves clearing set-id bits to the server and shows the old mode meanwhile,
