@@ -25,8 +25,12 @@ impl Catalogue {
         for folder in FOLDERS {
             self.env.disk.create_dir_all(&member.path(Path::new(folder)))?;
         }
-        let (metadata, data) = (member.state(Class::Metadata), member.state(Class::Data));
         let mut names = self.names.lock();
+        // Somebody else may have taken it back meanwhile.
+        let (metadata, data) = (member.state(Class::Metadata), member.state(Class::Data));
+        if metadata != State::Out && data != State::Out {
+            return Ok(());
+        }
         if metadata == State::Out {
             for (name, _) in self.files_of(member, Class::Metadata)? {
                 self.env.disk.remove(&member.path(&name))?;

@@ -224,7 +224,7 @@ impl Outcome {
         self.succeeded == 0 && self.refused.is_none() && self.failed.is_empty()
     }
 
-    /// Takes out who has failed; an error if nobody has succeeded.
+    /// Takes out who has failed; an error if somebody has failed who cannot be taken out, or nobody has succeeded.
     pub(crate) fn settle(self, members: &Members) -> io::Result<()> {
         let mut last = None;
         for (member, error) in self.failed {
@@ -234,8 +234,9 @@ impl Outcome {
         }
         match (self.refused, last) {
             (Some(refused), _) if refused.kind() != io::ErrorKind::Unsupported || self.succeeded == 0 => Err(refused),
-            (_, _) if self.succeeded > 0 => Ok(()),
+            // It lacks this and stays the truth: others that succeeded do not help.
             (_, Some(error)) => Err(error),
+            (_, _) if self.succeeded > 0 => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::NotFound, "no disk has a copy of this file")),
         }
     }

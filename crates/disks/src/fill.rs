@@ -16,8 +16,8 @@ use margay_env::{File, OpenMode};
 
 use crate::catalogue::Catalogue;
 use crate::class::{Class, FILLING, FOLDERS};
-use crate::entry::{Copy, Entry};
-use crate::member::Member;
+use crate::entry::{Copy, Entry, Inner};
+use crate::member::{Member, is_fault};
 use crate::record::State;
 
 /// Bytes that are copied at once, while writers of the file wait.
@@ -206,20 +206,39 @@ impl Catalogue {
         if inner.removed {
             return Err(io::Error::other("it was removed meanwhile"));
         }
+        check_wanted(&inner, entry.class, target)?;
         let len = self.source(&inner.copies, entry.class)?.len()?;
         if file.len()? != len {
             file.set_len(len)?;
         }
         file.sync_data()?;
         let name = inner.name.clone();
-        self.env.disk.rename(path, &target.path(&name))?;
         let folder = target.path(name.parent().unwrap_or(Path::new("")));
-        self.env.disk.sync_dir(&folder)?;
-        let copy = inner.copies.iter_mut().find(|copy| copy.member.id == target.id);
-        let copy = copy.filter(|copy| copy.counts(entry.class)).ok_or_else(|| io::Error::other("it met an error"))?;
-        copy.complete = true;
+        let renamed = self.env.disk.rename(path, &target.path(&name));
+        let named = renamed.and_then(|()| self.env.disk.sync_dir(&folder));
+        if let Err(error) = named.and_then(|()| check_wanted(&inner, entry.class, target)) {
+            self.withdraw(target, &name, &error);
+            return Err(error);
+        }
+        let is_new = |copy: &&mut Copy| copy.member.id == target.id && !copy.complete;
+        inner.copies.iter_mut().filter(is_new).for_each(|copy| copy.complete = true);
         drop(names);
         Ok(())
+    }
+
+    /// A copy that has its name and is not believed must not be found by the next start.
+    fn withdraw(&self, target: &Arc<Member>, name: &Path, error: &io::Error) {
+        let is_out = is_fault(error) && target.is_living() && self.take_out(target, error).is_ok();
+        let path = target.path(name);
+        let removed = self.env.disk.remove(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        let gone = removed.and_then(|()| self.env.disk.sync_dir(path.parent().unwrap_or(&target.root)));
+        if let (false, Err(error)) = (is_out, gone) {
+            // The last one stays: its errors go to who asks for more.
+            let _ = self.take_out(target, &error);
+        }
     }
 
     /// Members that have everything now are trusted again.
@@ -297,6 +316,16 @@ impl Catalogue {
             Ok(()) => tracing::info!(disk = %member.root.display(), "all payload has moved away from here"),
             Err(error) => tracing::error!(%error, "the list of disks could not be written"),
         }
+    }
+}
+
+/// The copy that is being made has met no error, and its disk neither.
+fn check_wanted(inner: &Inner, class: Class, target: &Member) -> io::Result<()> {
+    let copy = inner.copies.iter().find(|copy| copy.member.id == target.id && !copy.complete);
+    match copy {
+        Some(copy) if copy.counts(class) => Ok(()),
+        Some(_) => Err(io::Error::other("it met an error")),
+        None => Err(io::Error::other("it is no longer wanted")),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
 use crate::error::DisksError;
 use crate::member::{Lost, Member};
 use crate::members::Members;
-use crate::place::{check_empty, identity, read_small};
+use crate::place::{check_empty, check_empty_home, identity, read_small};
 use crate::record::{self, Identity, Listed, Record, State};
 use crate::{DiskWish, scan};
 
@@ -132,8 +132,11 @@ impl Plan<'_> {
             };
         }
         let is_first = self.is_first && root == self.data;
-        if !is_first && root != self.data {
-            check_empty(self.env, root)?;
+        // What is in a new member is removed, so it must be nobody's; the data directory of a new volume keeps what it has.
+        match root == self.data {
+            true if !is_first => check_empty_home(self.env, root)?,
+            true => {}
+            false => check_empty(self.env, root)?,
         }
         // Another disk in the place of one that is listed.
         let old = self.record.members.iter().find(|member| member.root == root);
