@@ -149,7 +149,7 @@ impl Plan<'_> {
         let old = old.cloned();
         self.record.members.retain(|member| member.root != root);
         let id = self.env.random.next_u64();
-        let mut listed = Listed { id, metadata: State::None, data: State::None, root: root.to_owned() };
+        let mut listed = Listed { id, metadata: State::None, data: State::None, left: 0, root: root.to_owned() };
         match class {
             Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
             _ => listed.data = State::In,
@@ -195,6 +195,7 @@ impl Plan<'_> {
             let out = |state: &mut State| *state = if *state == State::None { State::None } else { State::Out };
             out(&mut member.metadata);
             out(&mut member.data);
+            member.left = if member.left == 0 { self.record.generation + 1 } else { member.left };
             tracing::error!(disk = %member.root.display(), "this disk is not there: the volume opens without it");
         }
         if missing_data.len() >= self.record.copies as usize && !wanted.accept_missing {
@@ -259,7 +260,8 @@ impl Plan<'_> {
             }
         }
         for member in members.iter().filter(|member| !self.present.contains(&member.id)) {
-            member.leave(Lost { is_absent: true, why: "it was not there at the start".to_owned() });
+            let lost = Lost { is_absent: true, why: "it was not there at the start".to_owned() };
+            member.leave(lost, self.record.generation + 1);
         }
         let members = Members::new(self.env.clone(), self.data.to_owned(), self.record, members);
         Ok(Arc::new(Catalogue::new(members, locks)))

@@ -180,3 +180,61 @@ fn a_copy_that_was_not_completed_is_none_after_a_restart() {
         assert_eq!(get(&machine, &Path::new("/d2").join(PACK)).unwrap(), bytes, "{case}");
     }
 }
+
+#[test]
+fn the_old_copy_of_a_disk_that_comes_back_is_there_until_a_new_one_is() {
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    put(&env, PACK, b"payload").unwrap();
+    // One file is not found for a moment, and the disk comes back by itself.
+    machine.fail("write", "/d2/", 2, 1);
+    put(&env, PACK, b"payload").unwrap();
+    assert_eq!(data_state(&disks, "/d2"), State::Out);
+    // The other disk has a bad sector there.
+    machine.fail("read", "/d1/segments", EIO, u32::MAX);
+    let whole = disks.fill();
+    assert_eq!(data_state(&disks, "/d2"), State::In);
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"payload", "{whole}");
+    drop((env, disks));
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    disks.fill();
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"payload");
+    machine.mend();
+    assert!(disks.fill(), "{:#?}", disks.status());
+    let left = machine.get("d2").list(Path::new("/d2/segments")).unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn of_two_disks_that_were_out_the_newer_copy_counts() {
+    for restart in [false, true] {
+        let machine = Machine::of(&["data", "d1", "d2", "d3"], 3);
+        let all = wish(None, &["/d1", "/d2"], 2);
+        let (mut env, mut disks) = open(&machine, &all).unwrap();
+        put(&env, PACK, b"old bytes").unwrap();
+        disks.add(Path::new("/d3")).unwrap();
+        machine.fail("write", "/d1/", EIO, 1);
+        put(&env, PACK, b"new bytes").unwrap();
+        machine.fail("read", "/d2/segments", EIO, u32::MAX);
+        machine.fail("write", "/d2/", EIO, u32::MAX);
+        let _ = get(&*env.disk, &path(PACK));
+        disks.fill();
+        assert_eq!((data_state(&disks, "/d1"), data_state(&disks, "/d2")), (State::Out, State::Out));
+        machine.mend();
+        disks.add(Path::new("/d1")).unwrap();
+        disks.fill();
+        if restart {
+            drop((env, disks));
+            machine.fail("open", "/d2/disk-id", EIO, 2);
+            (env, disks) = open(&machine, &DiskWish { accept_missing: true, ..DiskWish::default() }).unwrap();
+            disks.fill();
+        }
+        disks.add(Path::new("/d2")).unwrap();
+        assert!(disks.fill(), "{:#?}", disks.status());
+        assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"new bytes", "{restart}");
+        for root in ["/d1", "/d2", "/d3"] {
+            let copy = get(&machine, &Path::new(root).join(PACK));
+            assert!(copy.as_ref().map_or(true, |bytes| bytes == b"new bytes"), "{root}");
+        }
+    }
+}
