@@ -1,7 +1,7 @@
 //! Takes a disk back, takes a new one, and gives one up.
 //!
-//! Invariants: T1 a file of a disk that was out counts only if nobody else has it; all others are removed, durably, before the
-//!                list trusts the disk.
+//! Invariants: T1 a file of a disk that was out counts only if nobody else has it, and nobody who is out may have a newer one; all
+//!                others are in doubt, durably, before the list trusts the disk.
 //! Not here:   copying (fill), directories at the start (open).
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use margay_env::files;
 
 use crate::catalogue::{Catalogue, Names};
 use crate::class::{Class, FOLDERS, IDENTITY_FILE, segment};
+use crate::doubt::doubtful_name;
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
@@ -25,8 +26,12 @@ impl Catalogue {
         for folder in FOLDERS {
             self.env.disk.create_dir_all(&member.path(Path::new(folder)))?;
         }
-        let (metadata, data) = (member.state(Class::Metadata), member.state(Class::Data));
         let mut names = self.names.lock();
+        // Somebody else may have taken it back meanwhile.
+        let (metadata, data) = (member.state(Class::Metadata), member.state(Class::Data));
+        if metadata != State::Out && data != State::Out {
+            return Ok(());
+        }
         if metadata == State::Out {
             for (name, _) in self.files_of(member, Class::Metadata)? {
                 self.env.disk.remove(&member.path(&name))?;
@@ -54,7 +59,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Removes what others have, too; the rest counts again.
+    /// What nobody has newer counts again; the rest is in doubt.
     fn keep_payload(&self, names: &mut Names, member: &Arc<Member>) -> io::Result<()> {
         let Names { entries, removed } = names;
         let payload = entries.iter().filter(|(_, entry)| entry.class == Class::Data);
@@ -64,8 +69,12 @@ impl Catalogue {
             let known = by_segment.get(&segment(&name));
             let entry = known.and_then(|known| entries.get(known)).cloned();
             let is_elsewhere = entry.as_ref().is_some_and(|entry| entry.inner.read().readable(Class::Data) > 0);
-            if is_elsewhere || (entry.is_none() && removed.contains(&name)) {
+            if entry.is_none() && removed.contains(&name) {
                 self.env.disk.remove(&member.path(&name))?;
+                continue;
+            }
+            if is_elsewhere || self.may_be_older(member.left()) {
+                self.env.disk.rename(&member.path(&name), &member.path(&doubtful_name(&name, member.left())))?;
                 continue;
             }
             match (entry, known) {
@@ -83,10 +92,32 @@ impl Catalogue {
                 }
             }
         }
-        // Copies that were removed here.
+        // Copies of before it left have other names now.
         for entry in entries.values().filter(|entry| entry.class == Class::Data) {
-            let is_stale = |copy: &Copy| copy.member.id == member.id && copy.epoch != member.epoch();
+            let is_stale =
+                |copy: &Copy| copy.member.id == member.id && (copy.epoch != member.epoch() || copy.doubt.is_some());
             entry.inner.write().copies.retain(|copy| !is_stale(copy));
+        }
+        self.find_doubtful(names, member)
+    }
+
+    /// Copies in doubt that a member has, from this life or an earlier one.
+    pub(crate) fn find_doubtful(&self, names: &mut Names, member: &Arc<Member>) -> io::Result<()> {
+        let payload = names.entries.iter().filter(|(_, entry)| entry.class == Class::Data);
+        let by_segment: BTreeMap<PathBuf, PathBuf> = payload.map(|(name, _)| (segment(name), name.clone())).collect();
+        let mut found = self.files_in_doubt(member)?;
+        // The newest one first.
+        found.sort_by_key(|(_, left)| std::cmp::Reverse(*left));
+        for (of, left) in found {
+            let known = by_segment.get(&of).unwrap_or(&of);
+            let new = || Arc::new(Entry::new(Class::Data, known.clone(), Vec::new(), 0));
+            let entry = names.entries.entry(known.clone()).or_insert_with(new);
+            let mut inner = entry.inner.write();
+            if inner.copies.iter().any(|copy| copy.member.id == member.id) {
+                self.env.disk.remove(&member.path(&doubtful_name(&of, left)))?;
+            } else {
+                inner.copies.push(Copy::doubtful(member, left));
+            }
         }
         Ok(())
     }
@@ -136,7 +167,7 @@ impl Catalogue {
         let was = |class| old.as_ref().map_or(State::None, |old| old.state(class));
         let metadata = if was(Class::Metadata) == State::None { State::None } else { State::Filling };
         let data = if old.is_some() && was(Class::Data) == State::None { State::None } else { State::In };
-        let member = Arc::new(Member::new(&Listed { id, metadata, data, root: root.to_owned() }));
+        let member = Arc::new(Member::new(&Listed { id, metadata, data, left: 0, root: root.to_owned() }));
         let names = self.names.lock();
         let mut record = self.record.lock();
         {

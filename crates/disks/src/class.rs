@@ -5,6 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::doubt::is_doubtful;
+
 /// What a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -38,7 +40,11 @@ pub(crate) fn class(path: &Path) -> Class {
     match (names.next(), names.next(), names.next()) {
         (Some(name), None, None) if is_mirrored(name) => Class::Metadata,
         (Some(DATA_FOLDER), Some(name), None) if is_payload(name) => Class::Data,
-        (Some(folder), Some(name), None) if FOLDERS.contains(&folder) && !name.ends_with(FILLING) => Class::Metadata,
+        (Some(folder), Some(name), None)
+            if FOLDERS.contains(&folder) && !name.ends_with(FILLING) && !is_doubtful(name) =>
+        {
+            Class::Metadata
+        }
         _ => Class::Local,
     }
 }
@@ -50,7 +56,7 @@ fn is_mirrored(name: &str) -> bool {
 /// A pack or a raw segment, in quarantine or not; logs belong to the metadata.
 fn is_payload(name: &str) -> bool {
     let kind = name.split('.').nth(1);
-    matches!(kind, Some("pack" | "raw")) && !name.ends_with(FILLING)
+    matches!(kind, Some("pack" | "raw")) && !name.ends_with(FILLING) && !is_doubtful(name)
 }
 
 /// Between a segment's name and the time when it was set aside.
@@ -75,9 +81,19 @@ mod tests {
         for path in ["segments/0000000000000001.pack", "segments/0000000000000001.raw.quarantine-0000000000000009"] {
             assert_eq!(of(path), Class::Data, "{path}");
         }
-        for path in
-            ["lock", "control", "disks", "disk-id", "segments", "tree", "a/b/c", "lost+found/x", "tree/x.filling", ""]
-        {
+        for path in [
+            "lock",
+            "control",
+            "disks",
+            "disk-id",
+            "segments",
+            "tree",
+            "a/b/c",
+            "lost+found/x",
+            "tree/x.filling",
+            "",
+            "segments/0000000000000001.pack.doubtful-0000000000000001",
+        ] {
             assert_eq!(of(path), Class::Local, "{path}");
         }
     }

@@ -8,7 +8,7 @@
 //! Not here:   which members get a copy (layer, fill).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +16,7 @@ use margay_env::{Disk, File, OpenMode};
 use parking_lot::RwLock;
 
 use crate::class::Class;
+use crate::doubt::doubtful_name;
 use crate::member::{Member, again, is_fault};
 use crate::members::Members;
 use crate::record::State;
@@ -45,6 +46,8 @@ pub(crate) struct Copy {
     pub(crate) member: Arc<Member>,
     pub(crate) epoch: u64,
     pub(crate) complete: bool,
+    /// When its disk left: it is from before that, has a name of its own, and is asked last.
+    pub(crate) doubt: Option<u64>,
     /// A copy that is being made met an error.
     pub(crate) broken: AtomicBool,
     pub(crate) file: OnceLock<Arc<dyn File>>,
@@ -56,14 +59,32 @@ impl Copy {
             member: Arc::clone(member),
             epoch: member.epoch(),
             complete,
+            doubt: None,
             broken: AtomicBool::new(false),
             file: file.map_or_else(OnceLock::new, OnceLock::from),
         }
     }
 
+    pub(crate) fn doubtful(member: &Arc<Member>, left: u64) -> Copy {
+        Copy { doubt: Some(left), ..Copy::new(member, true, None) }
+    }
+
+    /// When its disk left: a copy of a disk that left later is newer.
+    pub(crate) fn left(&self) -> u64 {
+        self.doubt.unwrap_or_else(|| self.member.left())
+    }
+
+    pub(crate) fn path(&self, name: &Path) -> PathBuf {
+        match self.doubt {
+            Some(left) => self.member.path(&doubtful_name(name, left)),
+            None => self.member.path(name),
+        }
+    }
+
     /// It gets what is written.
     pub(crate) fn counts(&self, class: Class) -> bool {
-        self.epoch == self.member.epoch()
+        self.doubt.is_none()
+            && self.epoch == self.member.epoch()
             && self.member.state(class).is_living()
             && !self.broken.load(Ordering::Relaxed)
     }
@@ -72,11 +93,11 @@ impl Copy {
         self.complete && self.counts(class)
     }
 
-    fn file(&self, disk: &dyn Disk, name: &std::path::Path) -> io::Result<Arc<dyn File>> {
+    pub(crate) fn file(&self, disk: &dyn Disk, name: &Path) -> io::Result<Arc<dyn File>> {
         if let Some(file) = self.file.get() {
             return Ok(Arc::clone(file));
         }
-        let path = self.member.path(name);
+        let path = self.path(name);
         let opened = disk.open(&path, OpenMode::ReadWrite).or_else(|error| match error.kind() {
             // A disk that has failed is often still readable.
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => disk.open(&path, OpenMode::Read),
@@ -224,7 +245,7 @@ impl Outcome {
         self.succeeded == 0 && self.refused.is_none() && self.failed.is_empty()
     }
 
-    /// Takes out who has failed; an error if nobody has succeeded.
+    /// Takes out who has failed; an error if somebody has failed who cannot be taken out, or nobody has succeeded.
     pub(crate) fn settle(self, members: &Members) -> io::Result<()> {
         let mut last = None;
         for (member, error) in self.failed {
@@ -234,8 +255,9 @@ impl Outcome {
         }
         match (self.refused, last) {
             (Some(refused), _) if refused.kind() != io::ErrorKind::Unsupported || self.succeeded == 0 => Err(refused),
-            (_, _) if self.succeeded > 0 => Ok(()),
+            // It lacks this and stays the truth: others that succeeded do not help.
             (_, Some(error)) => Err(error),
+            (_, _) if self.succeeded > 0 => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::NotFound, "no disk has a copy of this file")),
         }
     }

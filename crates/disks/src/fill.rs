@@ -16,8 +16,8 @@ use margay_env::{File, OpenMode};
 
 use crate::catalogue::Catalogue;
 use crate::class::{Class, FILLING, FOLDERS};
-use crate::entry::{Copy, Entry};
-use crate::member::Member;
+use crate::entry::{Copy, Entry, Inner};
+use crate::member::{Member, is_fault};
 use crate::record::State;
 
 /// Bytes that are copied at once, while writers of the file wait.
@@ -33,6 +33,7 @@ impl Catalogue {
     /// Makes the copies that are missing now, of all classes or of one; returns whether some could not be made.
     pub(crate) fn fill_once(&self, only: Option<Class>) -> bool {
         let _round = self.round.lock();
+        self.promote();
         let mut all_made = true;
         let mut jobs = self.missing();
         jobs.retain(|job| only.is_none_or(|class| job.entry.class == class));
@@ -57,6 +58,7 @@ impl Catalogue {
         if all_made {
             self.complete_members();
         }
+        self.drop_doubtful();
         self.drain();
         !all_made
     }
@@ -125,8 +127,14 @@ impl Catalogue {
         let partial = partial_name(&entry.inner.read().name);
         let path = target.path(&partial);
         let made = self.copy_to(entry, target, &path);
-        if made.is_err() {
-            entry.inner.write().copies.retain(|copy| copy.member.id != target.id || copy.complete);
+        if let Err(error) = &made {
+            let mut inner = entry.inner.write();
+            inner.copies.retain(|copy| copy.member.id != target.id || copy.complete);
+            if error.kind() == io::ErrorKind::StorageFull && inner.readable(entry.class) > 0 {
+                // The next round has the room of the old copy.
+                self.remove_doubtful(&mut inner, |member| member.id == target.id);
+            }
+            drop(inner);
             // What stays is removed when the volume is opened.
             let _ = self.env.disk.remove(&path);
         }
@@ -140,13 +148,12 @@ impl Catalogue {
         file.set_len(0)?;
         {
             let mut inner = entry.inner.write();
-            let reserved =
-                if entry.class == Class::Metadata { self.source(&inner.copies, entry.class)?.len()? } else { 0 };
+            let reserved = if entry.class == Class::Metadata { self.source(&inner, entry.class)?.len()? } else { 0 };
             // Room that the log has reserved must be there also in its copy.
             if reserved > 0 {
                 file.allocate(0, reserved)?;
             }
-            inner.copies.retain(|copy| copy.member.id != target.id);
+            inner.copies.retain(|copy| copy.member.id != target.id || copy.doubt.is_some());
             inner.copies.push(Copy::new(target, false, Some(Arc::clone(&file))));
         }
         let mut at = 0;
@@ -172,18 +179,15 @@ impl Catalogue {
     /// Returns the bytes copied, 0 at the end. Writers wait.
     fn copy_piece(&self, entry: &Entry, target: &Arc<Member>, piece: &mut [u8], at: u64) -> io::Result<u64> {
         let inner = entry.inner.write();
-        let copy = inner.copies.iter().find(|copy| copy.member.id == target.id);
-        let copy = copy.filter(|copy| copy.counts(entry.class) && !inner.removed);
-        let file = copy.and_then(|copy| copy.file.get()).ok_or_else(|| io::Error::other("it is no longer wanted"))?;
-        let source = self.source(&inner.copies, entry.class)?;
-        let mut count = 0;
-        while count < piece.len() {
-            match source.read_at(&mut piece[count..], at + count as u64)? {
-                0 => break,
-                more => count += more,
-            }
-        }
-        let bytes = &piece[..count];
+        check_wanted(&inner, entry.class, target)?;
+        let copy = inner.copies.iter().find(|copy| copy.member.id == target.id && !copy.complete);
+        let file = copy.filter(|_| !inner.removed).and_then(|copy| copy.file.get());
+        let file = file.ok_or_else(|| io::Error::other("it is no longer wanted"))?;
+        let len = self.source(&inner, entry.class)?.len()?.saturating_sub(at);
+        let count = usize::try_from(len).unwrap_or(usize::MAX).min(piece.len());
+        let bytes = &mut piece[..count];
+        self.read_somewhere(&inner, entry.class, bytes, at)?;
+        let bytes = &*bytes;
         // The new file has zeros by itself, and holes stay holes; its length is set at the end.
         if bytes.iter().any(|byte| *byte != 0) {
             file.write_all_at(bytes, at)?;
@@ -191,11 +195,36 @@ impl Catalogue {
         Ok(count as u64)
     }
 
-    fn source(&self, copies: &[Copy], class: Class) -> io::Result<Arc<dyn File>> {
-        let open = copies.iter().filter(|copy| copy.is_readable(class)).find_map(|copy| copy.file.get());
-        let last_resort =
-            || copies.iter().filter(|copy| copy.complete && class == Class::Data).find_map(|copy| copy.file.get());
-        open.or_else(last_resort).cloned().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no copy can be read"))
+    /// The copy that is right; if there is none, the newest one of payload, which has checksums of its own.
+    fn source(&self, inner: &Inner, class: Class) -> io::Result<Arc<dyn File>> {
+        let open = inner.copies.iter().find(|copy| copy.is_readable(class) && copy.file.get().is_some());
+        let right = open.or_else(|| inner.copies.iter().find(|copy| copy.is_readable(class)));
+        let last_resort = || self.best_of_doubtful(inner).filter(|_| class == Class::Data);
+        let copy = right.or_else(last_resort);
+        let copy = copy.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no copy can be read"))?;
+        copy.file(&*self.env.disk, &inner.name)
+    }
+
+    /// Reads from the source, and where that fails from another copy; from one that does not count only payload.
+    fn read_somewhere(&self, inner: &Inner, class: Class, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let failed = match self.source(inner, class)?.read_exact_at(bytes, at) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let mut others: Vec<&Copy> = inner.copies.iter().filter(|copy| copy.complete).collect();
+        // Instead of a sector of a right copy that cannot be read an old one is better than none: payload has checksums.
+        let may_be_old = class == Class::Data && inner.readable(class) > 0;
+        others.retain(|copy| may_be_old || copy.is_readable(class));
+        others.sort_by_key(|copy| (!copy.is_readable(class), std::cmp::Reverse(copy.left())));
+        for copy in others {
+            let file = copy.file(&*self.env.disk, &inner.name);
+            if file.and_then(|file| file.read_exact_at(bytes, at)).is_ok() {
+                let (disk, file) = (copy.member.root.display(), inner.name.display());
+                tracing::error!(%disk, %file, at, error = %failed, "a copy cannot be read; its bytes are taken from this disk");
+                return Ok(());
+            }
+        }
+        Err(failed)
     }
 
     /// Gives the copy its name, makes all of it durable, and lets it be read.
@@ -206,20 +235,40 @@ impl Catalogue {
         if inner.removed {
             return Err(io::Error::other("it was removed meanwhile"));
         }
-        let len = self.source(&inner.copies, entry.class)?.len()?;
+        check_wanted(&inner, entry.class, target)?;
+        let len = self.source(&inner, entry.class)?.len()?;
         if file.len()? != len {
             file.set_len(len)?;
         }
         file.sync_data()?;
         let name = inner.name.clone();
-        self.env.disk.rename(path, &target.path(&name))?;
         let folder = target.path(name.parent().unwrap_or(Path::new("")));
-        self.env.disk.sync_dir(&folder)?;
-        let copy = inner.copies.iter_mut().find(|copy| copy.member.id == target.id);
-        let copy = copy.filter(|copy| copy.counts(entry.class)).ok_or_else(|| io::Error::other("it met an error"))?;
-        copy.complete = true;
+        let renamed = self.env.disk.rename(path, &target.path(&name));
+        let named = renamed.and_then(|()| self.env.disk.sync_dir(&folder));
+        if let Err(error) = named.and_then(|()| check_wanted(&inner, entry.class, target)) {
+            self.withdraw(target, &name, &error);
+            return Err(error);
+        }
+        let is_new = |copy: &&mut Copy| copy.member.id == target.id && !copy.complete;
+        inner.copies.iter_mut().filter(is_new).for_each(|copy| copy.complete = true);
+        self.remove_doubtful(&mut inner, |member| member.id == target.id);
         drop(names);
         Ok(())
+    }
+
+    /// A copy that has its name and is not believed must not be found by the next start.
+    fn withdraw(&self, target: &Arc<Member>, name: &Path, error: &io::Error) {
+        let is_out = is_fault(error) && target.is_living() && self.take_out(target, error).is_ok();
+        let path = target.path(name);
+        let removed = self.env.disk.remove(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        let gone = removed.and_then(|()| self.env.disk.sync_dir(path.parent().unwrap_or(&target.root)));
+        if let (false, Err(error)) = (is_out, gone) {
+            // The last one stays: its errors go to who asks for more.
+            let _ = self.take_out(target, &error);
+        }
     }
 
     /// Members that have everything now are trusted again.
@@ -277,9 +326,12 @@ impl Catalogue {
                     left += 1;
                     continue;
                 }
-                inner.copies.retain(|copy| copy.member.id != member.id);
+                let (gone, kept) =
+                    std::mem::take(&mut inner.copies).into_iter().partition(|copy| copy.member.id == member.id);
+                inner.copies = kept;
+                let gone: Vec<Copy> = gone;
                 // One that stays is removed when the volume is opened.
-                let _ = self.env.disk.remove(&member.path(&inner.name));
+                gone.iter().for_each(|copy| drop(self.env.disk.remove(&copy.path(&inner.name))));
             }
             if left == 0 {
                 self.dismiss(&member);
@@ -297,6 +349,16 @@ impl Catalogue {
             Ok(()) => tracing::info!(disk = %member.root.display(), "all payload has moved away from here"),
             Err(error) => tracing::error!(%error, "the list of disks could not be written"),
         }
+    }
+}
+
+/// The copy that is being made has met no error, and its disk neither.
+fn check_wanted(inner: &Inner, class: Class, target: &Member) -> io::Result<()> {
+    let copy = inner.copies.iter().find(|copy| copy.member.id == target.id && !copy.complete);
+    match copy {
+        Some(copy) if copy.counts(class) => Ok(()),
+        Some(_) => Err(io::Error::other("it met an error")),
+        None => Err(io::Error::other("it is no longer wanted")),
     }
 }
 

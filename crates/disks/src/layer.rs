@@ -148,6 +148,7 @@ impl Layer {
             outcome.settle(&self.0)?;
         }
         inner.removed = true;
+        self.0.remove_doubtful(&mut inner, |_| true);
         drop(inner);
         names.entries.remove(name);
         self.note_removed(names, name);

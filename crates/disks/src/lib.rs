@@ -9,6 +9,7 @@
 mod admit;
 mod catalogue;
 mod class;
+mod doubt;
 mod entry;
 mod error;
 mod file;

@@ -20,6 +20,8 @@ pub(crate) struct Member {
     metadata: AtomicU8,
     data: AtomicU8,
     epoch: AtomicU64,
+    /// Generation of the list that first said that it is out: who left later has newer files.
+    left: AtomicU64,
     /// A read failed: others are asked first, and it is looked at.
     pub(crate) suspect: AtomicBool,
     lost: Mutex<Option<Lost>>,
@@ -43,6 +45,7 @@ impl Member {
             metadata: AtomicU8::new(listed.metadata as u8),
             data: AtomicU8::new(listed.data as u8),
             epoch: AtomicU64::new(0),
+            left: AtomicU64::new(listed.left),
             suspect: AtomicBool::new(false),
             lost: Mutex::new(None),
         }
@@ -50,7 +53,8 @@ impl Member {
 
     pub(crate) fn listed(&self) -> Listed {
         let (metadata, data) = (self.state(Class::Metadata), self.state(Class::Data));
-        Listed { id: self.id, metadata, data, root: self.root.clone() }
+        let left = if self.is_out() { self.left() } else { 0 };
+        Listed { id: self.id, metadata, data, left, root: self.root.clone() }
     }
 
     fn role(&self, class: Class) -> &AtomicU8 {
@@ -77,8 +81,15 @@ impl Member {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Takes it out of all of its roles.
-    pub(crate) fn leave(&self, lost: Lost) {
+    pub(crate) fn left(&self) -> u64 {
+        self.left.load(Ordering::SeqCst)
+    }
+
+    /// Takes it out of all of its roles; the list of generation `at` says so first. Who is out already left before.
+    pub(crate) fn leave(&self, lost: Lost, at: u64) {
+        if !self.is_out() {
+            self.left.store(at, Ordering::SeqCst);
+        }
         self.epoch.fetch_add(1, Ordering::SeqCst);
         for class in [Class::Metadata, Class::Data] {
             if self.state(class) != State::None {

@@ -117,7 +117,7 @@ impl Members {
             return Err(again(error));
         }
         let is_absent = error.kind() == io::ErrorKind::NotFound;
-        member.leave(Lost { is_absent, why: error.to_string() });
+        member.leave(Lost { is_absent, why: error.to_string() }, record.generation + 1);
         tracing::error!(
             disk = %member.root.display(), %error,
             "this disk is out: everything goes on without it; replace it, then `margay disk add {}`", member.root.display()
@@ -162,7 +162,8 @@ impl Members {
                 return self.check_dead();
             }
             tracing::error!(disk = %member.root.display(), %error, "this disk is out: the list of disks could not be written");
-            member.leave(Lost { is_absent: error.kind() == io::ErrorKind::NotFound, why: error.to_string() });
+            let is_absent = error.kind() == io::ErrorKind::NotFound;
+            member.leave(Lost { is_absent, why: error.to_string() }, record.generation + 1);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
 use crate::error::DisksError;
 use crate::member::{Lost, Member};
 use crate::members::Members;
-use crate::place::{check_empty, identity, read_small};
+use crate::place::{check_empty, check_empty_home, identity, read_small};
 use crate::record::{self, Identity, Listed, Record, State};
 use crate::{DiskWish, scan};
 
@@ -132,8 +132,11 @@ impl Plan<'_> {
             };
         }
         let is_first = self.is_first && root == self.data;
-        if !is_first && root != self.data {
-            check_empty(self.env, root)?;
+        // What is in a new member is removed, so it must be nobody's; the data directory of a new volume keeps what it has.
+        match root == self.data {
+            true if !is_first => check_empty_home(self.env, root)?,
+            true => {}
+            false => check_empty(self.env, root)?,
         }
         // Another disk in the place of one that is listed.
         let old = self.record.members.iter().find(|member| member.root == root);
@@ -146,7 +149,7 @@ impl Plan<'_> {
         let old = old.cloned();
         self.record.members.retain(|member| member.root != root);
         let id = self.env.random.next_u64();
-        let mut listed = Listed { id, metadata: State::None, data: State::None, root: root.to_owned() };
+        let mut listed = Listed { id, metadata: State::None, data: State::None, left: 0, root: root.to_owned() };
         match class {
             Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
             _ => listed.data = State::In,
@@ -192,6 +195,7 @@ impl Plan<'_> {
             let out = |state: &mut State| *state = if *state == State::None { State::None } else { State::Out };
             out(&mut member.metadata);
             out(&mut member.data);
+            member.left = if member.left == 0 { self.record.generation + 1 } else { member.left };
             tracing::error!(disk = %member.root.display(), "this disk is not there: the volume opens without it");
         }
         if missing_data.len() >= self.record.copies as usize && !wanted.accept_missing {
@@ -256,7 +260,8 @@ impl Plan<'_> {
             }
         }
         for member in members.iter().filter(|member| !self.present.contains(&member.id)) {
-            member.leave(Lost { is_absent: true, why: "it was not there at the start".to_owned() });
+            let lost = Lost { is_absent: true, why: "it was not there at the start".to_owned() };
+            member.leave(lost, self.record.generation + 1);
         }
         let members = Members::new(self.env.clone(), self.data.to_owned(), self.record, members);
         Ok(Arc::new(Catalogue::new(members, locks)))

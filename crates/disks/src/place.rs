@@ -13,6 +13,8 @@ use crate::record::{self, Identity};
 
 /// Names that an empty directory may have.
 const HARMLESS: [&str; 4] = ["lost+found", "lock", "disk-id.new", "disks.new"];
+/// Besides those, what the data directory of a process has that has not begun.
+const OF_A_PROCESS: [&str; 3] = ["control", "connections", "format.new"];
 
 /// Reads a small file; `None` if it is not there, or its directory cannot be read.
 pub(crate) fn read_small<T>(
@@ -42,12 +44,22 @@ pub(crate) fn identity(env: &Env, root: &Path) -> Result<Option<Identity>, Disks
 
 /// A directory that becomes a member must have nothing of anybody.
 pub(crate) fn check_empty(env: &Env, root: &Path) -> Result<(), DisksError> {
+    check_names(env, root, &[])
+}
+
+/// As `check_empty`, for the data directory of this process.
+pub(crate) fn check_empty_home(env: &Env, root: &Path) -> Result<(), DisksError> {
+    check_names(env, root, &OF_A_PROCESS)
+}
+
+fn check_names(env: &Env, root: &Path, more: &[&str]) -> Result<(), DisksError> {
     let entries = match env.disk.list(root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(DisksError::Io(root.to_owned(), error)),
     };
-    let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
+    let is_foreign = |name: &&str| !HARMLESS.contains(name) && !more.contains(name);
+    let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(is_foreign).min();
     match foreign {
         Some(name) => Err(DisksError::NotEmpty(root.to_owned(), name.to_owned())),
         None => Ok(()),

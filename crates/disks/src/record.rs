@@ -62,6 +62,8 @@ pub(crate) struct Listed {
     pub(crate) id: u64,
     pub(crate) metadata: State,
     pub(crate) data: State,
+    /// Generation of the list that first said that it is out; 0 if it is not.
+    pub(crate) left: u64,
     pub(crate) root: PathBuf,
 }
 
@@ -83,9 +85,12 @@ impl Record {
             "{RECORD_MAGIC}\nvolume {:032x}\ngeneration {}\nclean {clean}\ncopies {}\n",
             self.volume, self.generation, self.copies
         );
-        for Listed { id, metadata, data, root } in &self.members {
+        for Listed { id, metadata, data, root, .. } in &self.members {
             let (metadata, data) = (metadata.name(), data.name());
             text.push_str(&format!("member {id:016x} {metadata} {data} {}\n", root.display()));
+        }
+        for Listed { id, left, .. } in self.members.iter().filter(|member| member.left > 0) {
+            text.push_str(&format!("left {id:016x} {left}\n"));
         }
         checksum_line::with(text.into_bytes())
     }
@@ -106,8 +111,14 @@ impl Record {
         let clean = field("clean")? == "yes";
         let copies = field("copies")?.parse().ok().filter(|copies| (1..=MEMBERS_MAX as u32).contains(copies));
         let copies = copies.ok_or("its number of copies is impossible")?;
-        let members: Option<Vec<Listed>> = lines.map(listed).collect();
-        let members = members.filter(|members| members.len() <= MEMBERS_MAX).ok_or("a member cannot be read")?;
+        let (lefts, members): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("left "));
+        let members: Option<Vec<Listed>> = members.into_iter().map(listed).collect();
+        let mut members = members.filter(|members| members.len() <= MEMBERS_MAX).ok_or("a member cannot be read")?;
+        for line in lefts {
+            let (id, left) = left_at(line).ok_or("it does not say when a member left")?;
+            let member = members.iter_mut().find(|member| member.id == id);
+            member.ok_or("somebody left who is no member")?.left = left;
+        }
         Ok(Record { volume, generation, clean, copies, members })
     }
 }
@@ -118,7 +129,12 @@ fn listed(line: &str) -> Option<Listed> {
     let id = u64::try_from(hex(words.next()?, 16)?).ok()?;
     let (metadata, data) = (State::parse(words.next()?)?, State::parse(words.next()?)?);
     let root = PathBuf::from(words.next()?);
-    is_member.then_some(Listed { id, metadata, data, root })
+    is_member.then_some(Listed { id, metadata, data, left: 0, root })
+}
+
+fn left_at(line: &str) -> Option<(u64, u64)> {
+    let (id, left) = line.strip_prefix("left ")?.split_once(' ')?;
+    Some((u64::try_from(hex(id, 16)?).ok()?, left.parse().ok()?))
 }
 
 fn hex(digits: &str, count: usize) -> Option<u128> {
@@ -166,7 +182,13 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        let member = |id, metadata, data, root: &str| Listed { id, metadata, data, root: root.into() };
+        let member = |id, metadata, data, root: &str| Listed {
+            id,
+            metadata,
+            data,
+            left: if data == State::Out { 6 } else { 0 },
+            root: root.into(),
+        };
         Record {
             volume: 0xabc,
             generation: 7,

@@ -148,6 +148,9 @@ fn scan_data(catalogue: &Arc<Catalogue>) -> io::Result<()> {
     }
     settle_names(catalogue, &mut copies)?;
     insert(catalogue, Class::Data, copies);
+    for member in catalogue.living(Class::Data) {
+        catalogue.find_doubtful(&mut catalogue.names.lock(), &member)?;
+    }
     Ok(())
 }
 

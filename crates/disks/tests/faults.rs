@@ -1,0 +1,240 @@
+//! Single errors at the worst moment: an error that goes up, a copy that is not believed, a directory that is not taken.
+
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+
+use margay_disks::{DiskWish, Disks, DisksError, State};
+use margay_env::sim::{SimDisk, SimRandom};
+use margay_env::{Disk, Env, OpenMode};
+
+mod machine;
+
+use machine::Machine;
+
+const EIO: i32 = 5;
+const DATA: &str = "/data";
+const PACK: &str = "segments/0000000000000001.pack";
+
+fn wish(mirror: Option<&str>, disks: &[&str], copies: u32) -> DiskWish {
+    DiskWish {
+        mirror: mirror.map(Into::into),
+        disks: disks.iter().map(Into::into).collect(),
+        copies: Some(copies),
+        accept_missing: false,
+    }
+}
+
+fn open(machine: &Machine, wish: &DiskWish) -> Result<(Env, Disks), DisksError> {
+    let env = machine.env(&SimRandom::new(machine.get("data").changes() + 77));
+    let disks = Disks::open(&env, Path::new(DATA), wish)?.unwrap();
+    Ok((disks.env(&env), disks))
+}
+
+fn path(name: &str) -> std::path::PathBuf {
+    Path::new(DATA).join(name)
+}
+
+/// A whole file, durable with its name.
+fn put(env: &Env, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = env.disk.open(&path(name), OpenMode::OpenOrCreate)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync_data()?;
+    env.disk.sync_dir(path(name).parent().unwrap())
+}
+
+fn get(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn data_state(disks: &Disks, root: &str) -> State {
+    disks.status().disks.iter().find(|disk| disk.root == Path::new(root)).unwrap().data
+}
+
+#[test]
+fn an_error_of_the_last_directory_of_metadata_goes_up() {
+    // Names: two disks that succeed do not hide it.
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let (env, _disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    put(&env, "segments/1.log", b"rows").unwrap();
+    machine.fail("sync_dir", "/data/segments", EIO, 1);
+    assert!(env.disk.sync_dir(&path("segments")).is_err());
+    // Payload in the data directory, and on a disk.
+    let machine = Machine::of(&["data", "d1"], 3);
+    let (env, _disks) = open(&machine, &wish(None, &["/data", "/d1"], 2)).unwrap();
+    put(&env, PACK, b"first").unwrap();
+    for call in ["write", "sync"] {
+        machine.fail(call, "/data/segments", EIO, 1);
+        assert!(put(&env, PACK, b"other").is_err(), "{call}");
+    }
+    // The log, while the second directory is being filled.
+    let machine = Machine::of(&["data", "mirror"], 3);
+    let (env, disks) = open(&machine, &wish(Some("/mirror"), &[], 1)).unwrap();
+    put(&env, "segments/1.log", b"rows").unwrap();
+    assert_eq!(disks.status().disks.iter().filter(|disk| disk.metadata == State::Filling).count(), 1);
+    for call in ["write", "sync"] {
+        machine.fail(call, "/data/segments", EIO, 1);
+        assert!(put(&env, "segments/1.log", b"more").is_err(), "{call}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_taken_back_twice_at_once_keeps_what_only_it_has() {
+    for round in 0..20 {
+        let machine = Machine::of(&["data", "d1"], 3);
+        let (env, disks) = open(&machine, &wish(None, &["/d1"], 1)).unwrap();
+        put(&env, PACK, b"the only copy").unwrap();
+        let file = env.disk.open(&path(PACK), OpenMode::ReadWrite).unwrap();
+        machine.set("d2", SimDisk::new(round));
+        disks.add(Path::new("/d2")).unwrap();
+        machine.fail("write", "/d1/", EIO, 1);
+        let _ = file.write_all_at(b"the", 0);
+        drop(file);
+        assert_eq!(data_state(&disks, "/d1"), State::Out);
+        let both = Arc::new(Barrier::new(2));
+        machine.on("create_dir_all", "/d1/tree", 2, move || {
+            both.wait();
+            Ok(())
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| disks.add(Path::new("/d1")).unwrap());
+            }
+        });
+        assert!(disks.fill(), "{:#?}", disks.status());
+        assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"the only copy", "round {round}");
+    }
+}
+
+#[test]
+fn a_volume_of_its_own_never_becomes_a_copy_of_another_one() {
+    let machine = Machine::of(&["data", "mirror", "other"], 3);
+    let (env, disks) = open(&machine, &wish(Some("/mirror"), &[], 1)).unwrap();
+    assert!(disks.fill());
+    drop((env, disks));
+    let env = machine.env(&SimRandom::new(5));
+    for name in ["format", "keys", "tree/rows.redb", "segments/0000000000000001.pack"] {
+        let path = Path::new("/other").join(name);
+        env.disk.create_dir_all(path.parent().unwrap()).unwrap();
+        let file = env.disk.open(&path, OpenMode::OpenOrCreate).unwrap();
+        file.write_all_at(b"of another volume", 0).unwrap();
+    }
+    for accept_missing in [false, true] {
+        let wish = DiskWish { accept_missing, ..wish(Some("/mirror"), &[], 1) };
+        let refused = Disks::open(&env, Path::new("/other"), &wish).map(drop).unwrap_err();
+        assert!(matches!(refused, DisksError::NotEmpty(..)), "{refused}");
+    }
+    assert_eq!(get(&*env.disk, Path::new("/other/tree/rows.redb")).unwrap(), b"of another volume");
+    // An empty one with files of the process is taken.
+    let env = machine.env(&SimRandom::new(6));
+    machine.set("other", SimDisk::new(1));
+    env.disk.create_dir_all(Path::new("/other")).unwrap();
+    for name in ["lock", "control", "connections"] {
+        env.disk.open(&Path::new("/other").join(name), OpenMode::OpenOrCreate).unwrap();
+    }
+    machine.set("data", SimDisk::new(1));
+    let wish = DiskWish { accept_missing: true, ..wish(Some("/mirror"), &[], 1) };
+    drop(Disks::open(&env, Path::new("/other"), &wish).unwrap());
+}
+
+#[test]
+fn a_copy_that_was_not_completed_is_none_after_a_restart() {
+    for case in ["write", "sync_dir"] {
+        let machine = Machine::of(&["data", "d1", "d2"], 3);
+        let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+        put(&env, PACK, b"first").unwrap();
+        machine.set("d2", SimDisk::new(9));
+        put(&env, PACK, b"other").unwrap();
+        disks.add(Path::new("/d2")).unwrap();
+        if case == "write" {
+            let file = env.disk.open(&path(PACK), OpenMode::ReadWrite).unwrap();
+            // All is copied, then a write to the new copy fails.
+            let beside = machine.clone();
+            machine.on("sync", ".filling", 1, move || {
+                beside.fail("write", ".filling", EIO, 1);
+                file.write_all_at(b"newer", 0)
+            });
+        } else {
+            let beside = machine.clone();
+            machine.on("rename", ".filling", 1, move || {
+                beside.fail("sync_dir", "/d2/segments", EIO, 1);
+                Ok(())
+            });
+        }
+        assert!(!disks.fill());
+        let status = disks.status();
+        machine.mend();
+        drop((env, disks));
+        assert!(!machine.get("d2").exists(&Path::new("/d2").join(PACK)).unwrap(), "{case}: {status:#?}");
+        let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+        if data_state(&disks, "/d2") == State::Out {
+            disks.add(Path::new("/d2")).unwrap();
+        }
+        assert!(disks.fill());
+        let bytes = get(&*env.disk, &path(PACK)).unwrap();
+        assert_eq!(get(&machine, &Path::new("/d2").join(PACK)).unwrap(), bytes, "{case}");
+    }
+}
+
+#[test]
+fn the_old_copy_of_a_disk_that_comes_back_is_there_until_a_new_one_is() {
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    put(&env, PACK, b"payload").unwrap();
+    // One file is not found for a moment, and the disk comes back by itself.
+    machine.fail("write", "/d2/", 2, 1);
+    put(&env, PACK, b"payload").unwrap();
+    assert_eq!(data_state(&disks, "/d2"), State::Out);
+    // The other disk has a bad sector there.
+    machine.fail("read", "/d1/segments", EIO, u32::MAX);
+    let whole = disks.fill();
+    assert_eq!(data_state(&disks, "/d2"), State::In);
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"payload", "{whole}");
+    drop((env, disks));
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    disks.fill();
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"payload");
+    machine.mend();
+    assert!(disks.fill(), "{:#?}", disks.status());
+    let left = machine.get("d2").list(Path::new("/d2/segments")).unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn of_two_disks_that_were_out_the_newer_copy_counts() {
+    for restart in [false, true] {
+        let machine = Machine::of(&["data", "d1", "d2", "d3"], 3);
+        let all = wish(None, &["/d1", "/d2"], 2);
+        let (mut env, mut disks) = open(&machine, &all).unwrap();
+        put(&env, PACK, b"old bytes").unwrap();
+        disks.add(Path::new("/d3")).unwrap();
+        machine.fail("write", "/d1/", EIO, 1);
+        put(&env, PACK, b"new bytes").unwrap();
+        machine.fail("read", "/d2/segments", EIO, u32::MAX);
+        machine.fail("write", "/d2/", EIO, u32::MAX);
+        let _ = get(&*env.disk, &path(PACK));
+        disks.fill();
+        assert_eq!((data_state(&disks, "/d1"), data_state(&disks, "/d2")), (State::Out, State::Out));
+        machine.mend();
+        disks.add(Path::new("/d1")).unwrap();
+        disks.fill();
+        if restart {
+            drop((env, disks));
+            machine.fail("open", "/d2/disk-id", EIO, 2);
+            (env, disks) = open(&machine, &DiskWish { accept_missing: true, ..DiskWish::default() }).unwrap();
+            disks.fill();
+        }
+        disks.add(Path::new("/d2")).unwrap();
+        assert!(disks.fill(), "{:#?}", disks.status());
+        assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"new bytes", "{restart}");
+        for root in ["/d1", "/d2", "/d3"] {
+            let copy = get(&machine, &Path::new(root).join(PACK));
+            assert!(copy.as_ref().map_or(true, |bytes| bytes == b"new bytes"), "{root}");
+        }
+    }
+}
