@@ -36,6 +36,8 @@ pub(crate) struct SegmentState {
     sealed: bool,
     /// Writers, and callers who need the segment to stay.
     pins: u32,
+    /// Of these, writers.
+    writers: u32,
     /// The file as it was created, while it may hold unsynced bytes.
     writing: Option<Arc<dyn File>>,
     /// Set when the last writer is done: the number of the newest sync that may have missed its bytes.
@@ -73,6 +75,7 @@ impl Segment {
         let state = SegmentState {
             sealed,
             pins: 0,
+            writers: 0,
             writing,
             written_until_sync: None,
             name_creation,
@@ -107,6 +110,12 @@ impl Segment {
         !state.sealed || state.pins > 0
     }
 
+    /// Whether bytes may be added: also false while readers have it pinned.
+    pub(crate) fn is_written(&self) -> bool {
+        let state = self.state.lock();
+        !state.sealed || state.writers > 0
+    }
+
     pub(crate) fn info(&self) -> SegmentInfo {
         SegmentInfo { id: self.id, kind: self.kind, len: self.len(), open: self.is_open() }
     }
@@ -130,6 +139,13 @@ impl Segment {
         state.pins += 1;
         state.written_until_sync = None;
         LocalPin(Arc::clone(self))
+    }
+
+    /// The pin of a writer; before anybody may seal the segment.
+    pub(crate) fn pin_writer(self: &Arc<Segment>) -> WriterPin {
+        let pin = self.pin();
+        self.state.lock().writers += 1;
+        WriterPin(pin)
     }
 }
 
@@ -161,6 +177,32 @@ impl LocalPin {
 
     pub(crate) fn target(&self) -> &Segment {
         &self.0
+    }
+}
+
+/// Held while bytes may be added.
+#[derive(Debug)]
+pub(crate) struct WriterPin(LocalPin);
+
+impl WriterPin {
+    /// For whoever needs the segment to stay once the writer is gone.
+    pub(crate) fn pin(&self) -> LocalPin {
+        self.0.clone()
+    }
+
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.0.segment()
+    }
+
+    pub(crate) fn target(&self) -> &Segment {
+        self.0.target()
+    }
+}
+
+impl Drop for WriterPin {
+    fn drop(&mut self) {
+        let mut state = self.target().state.lock();
+        state.writers = state.writers.checked_sub(1).expect("every writer is counted once");
     }
 }
 

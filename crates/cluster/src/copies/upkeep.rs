@@ -130,13 +130,19 @@ impl Upkeep {
                 inner.segments.lock().remove(&copied.id);
                 continue;
             };
+            if copied.is_unread() {
+                continue;
+            }
+            let is_written = inner.own.is_written(copied.id);
+            let has_lost = inner.drop_gone(&copied);
             let sent_to = copied.sent_to();
             let is_elsewhere = sent_to.len() > wanted
                 || sent_to.iter().any(|store| inner.targets.is_suspended(*store))
                 || inner.may_spread(copied.id, &sent_to);
-            if !info.open {
-                copied.finish(info.len);
-            } else if copied.lacks_beginning() || copied.kind == Kind::Pack && is_elsewhere {
+            if !is_written {
+                // Asked anew, since it was written to until now.
+                copied.finish(inner.own.listed(copied.id).map_or(info.len, |info| info.len));
+            } else if copied.lacks_beginning() || copied.kind == Kind::Pack && (is_elsewhere || has_lost) {
                 // What comes next goes to a new pack, and to other stores.
                 let sealed = inner.own.seal(copied.id);
                 sealed.unwrap_or_else(|error| tracing::warn!(segment = ?copied.id, %error, "a pack is sealed later"));
@@ -144,18 +150,10 @@ impl Upkeep {
             // Nobody waits for it.
             inner.push(&copied, wanted, 0);
             let count = copied.count();
-            if info.open || count.have < wanted || count.sending_behind > 0 {
+            if is_written || count.have < wanted || count.sending_behind > 0 {
                 continue;
             }
-            inner.segments.lock().remove(&copied.id);
-            inner.unsure.lock().remove(&copied.id);
-            // One that failed has a part of it.
-            let (have, _) = copied.stores_of(copied.parts());
-            copied
-                .tried()
-                .iter()
-                .filter(|store| !have.contains(store))
-                .for_each(|store| inner.forget_copy(copied.id, *store));
+            inner.is_copied(&copied);
             for store in copied.tried() {
                 inner.peers.spawn(send::seal(Arc::clone(inner), copied.id, store));
             }
@@ -203,7 +201,11 @@ impl Upkeep {
         let inner = &self.inner;
         let Ok(info) = inner.own.listed(id) else { return true };
         // What is being written is looked after by who writes it.
-        if info.open || inner.segments.lock().contains_key(&id) {
+        if inner.own.is_written(id) || inner.segments.lock().contains_key(&id) {
+            return true;
+        }
+        // A copy of a file that is not whole may be shorter than it.
+        if inner.unsure.lock().contains(&id) {
             return true;
         }
         let len = match HttpStore::new(&inner.peers, store).state(id) {

@@ -40,7 +40,7 @@ pub use self::copy_rows::{
     KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, read_segment, rename_stores,
     visit_segments_made_by,
 };
-pub use self::orphaned::{forget_segment, is_named, oldest_read};
+pub use self::orphaned::{forget_segment, is_named, named_runs, oldest_read};
 pub use self::place::{StorePlace, store_identity, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
