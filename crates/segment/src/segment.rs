@@ -25,6 +25,8 @@ pub(crate) struct Segment {
     pub(crate) kind: Kind,
     /// File bytes known to have been written or found.
     len: AtomicU64,
+    /// How often bytes were put into it as a copy.
+    copy_writes: AtomicU64,
     pub(crate) state: Mutex<SegmentState>,
     /// Signalled after every sync.
     pub(crate) synced: Event,
@@ -85,7 +87,14 @@ impl Segment {
             running: false,
             gone: false,
         };
-        Segment { id, kind, len: AtomicU64::new(len), state: Mutex::new(state), synced: Event::new() }
+        Segment {
+            id,
+            kind,
+            len: AtomicU64::new(len),
+            copy_writes: AtomicU64::new(0),
+            state: Mutex::new(state),
+            synced: Event::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -98,6 +107,14 @@ impl Segment {
 
     pub(crate) fn cut_len(&self, end: u64) {
         self.len.store(end, Ordering::Release);
+    }
+
+    pub(crate) fn copy_writes(&self) -> u64 {
+        self.copy_writes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_copy_write(&self) {
+        self.copy_writes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The file that writers use, while there may be unsynced bytes in it.
