@@ -98,8 +98,14 @@ impl Stores {
     }
 
     /// Names a new session of this process in the own store's row, in the draft that opens it. Refused if another
-    /// process has attached the folder since.
+    /// process has attached the folder since, or the store was detached: others may have taken its segments over.
     pub(crate) fn draft_session(&self, draft: &mut Draft, session: u64) -> Result<(), Error> {
+        let copies = self.engine.get(&key::copies())?.value;
+        if attach::is_detached(copies.as_ref(), self.number)? {
+            tracing::error!(store = self.number.0, "this store was detached from the volume; stop this process");
+            return Err(Error::Fenced);
+        }
+        draft.assert_unchanged(key::copies(), copies.map(|row| row.version));
         let Some(row) = self.engine.get(&key::store(self.number))?.value else {
             return Err(Error::Corrupt(format!("store {} has no row", self.number.0)));
         };
