@@ -173,6 +173,48 @@ fn damaged_bytes_are_read_from_a_copy() {
     acknowledged.check(&world, &three);
 }
 
+#[test]
+fn a_server_that_starts_again_with_a_damaged_file_overwrites_no_copy_of_it() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let two = world.serve("two", &[]);
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    (0..3).for_each(|count| acknowledged.put(&world, &one, &format!("small/{count}"), body(count)));
+    // Its pack was open, so the copy is sent again.
+    kill(one);
+    assert!(damage(&world.data("one").join("segments"), "000000") >= 1);
+    let one = world.serve("one", &[]);
+    wait_until("the file was looked at", || world.log().contains("the file lacks bytes that rows name"));
+    acknowledged.put(&world, &one, "after", body(7));
+    kill(one);
+    acknowledged.check(&world, &two);
+}
+
+#[test]
+fn what_is_written_no_more_gets_another_copy_when_the_disk_of_one_is_lost() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let others = [("two", "1"), ("three", "2")].map(|(name, number)| (name, number, world.serve(name, &[])));
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    // In a pack that is open, and quiet from now on.
+    acknowledged.put(&world, &one, "small", body(1));
+    let (with, without): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|(name, number, _)| copies_at(&world, name, &format!("00000{number}")) > 0);
+    let [(name, number, lost)] = <[_; 1]>::try_from(with).unwrap_or_else(|_| panic!("one other store has it"));
+    kill(lost);
+    fs::remove_dir_all(world.data(name).join("segments")).unwrap();
+    wait_until("the killed server is taken for dead", || cluster(&world, &["detach", number]).is_ok());
+    wait_for_copies(&world);
+    kill(one);
+    acknowledged.check(&world, &without[0].2);
+}
+
 /// Whether the second server's copies of what the first one wrote have the same bytes.
 fn is_same(world: &World) -> bool {
     let files = fs::read_dir(world.data("one").join("segments")).unwrap().map(|file| file.unwrap().file_name());

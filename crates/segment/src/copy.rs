@@ -5,7 +5,7 @@
 //!                that arrive twice do no harm, and a part that has not arrived is zero.
 //!             C2 a copy is removed only when the rows do not name this store for it; own segments never are, here.
 //!             C3 a hole is punched only in a range of which the store that made the segment says that it has punched it too.
-//! Locking:    `Folder::copies` while the file of a copy is made; order: before the table.
+//! Locking:    `Folder::copies` while the file of a copy is made or removed; order: before the table.
 //! Durability: `Store::sync` of the segment, after `write_copy`.
 //! Not here:   what is sent and to whom (margay-cluster), the rows (margay-volume).
 
@@ -56,6 +56,22 @@ impl Store {
         }
     }
 
+    /// How often bytes were put into a copy since it was opened: one that is made again does not grow.
+    pub fn copy_writes(&self, id: SegmentId) -> Result<u64, SegmentError> {
+        Ok(self.folder().listed(id)?.copy_writes())
+    }
+
+    /// As `remove_copy`, but false if bytes were put into it since `copy_writes` was `writes`.
+    pub fn remove_copy_not_written(&self, id: SegmentId, writes: u64) -> Result<bool, SegmentError> {
+        // A write counts before it begins, under the same lock: one that comes later makes the file anew.
+        let _no_write_begins = self.folder().copies.lock();
+        match self.copy_writes(id) {
+            Ok(now) if now != writes => Ok(false),
+            Ok(_) | Err(SegmentError::Missing(_)) => self.remove_copy(id).map(|()| true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Frees a range of a copy, which then reads as zeros (C3); one that is absent is fine. Not synced.
     pub fn punch_copy(&self, id: SegmentId, offset: u64, len: u64) -> Result<(), SegmentError> {
         self.check_copy(id)?;
@@ -84,9 +100,14 @@ impl Folder {
     fn copy(&self, id: SegmentId, kind: Kind) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
         let _making = self.copies.lock();
         let segment = match self.listed(id) {
-            Err(SegmentError::Missing(_)) => return self.create_copy(id, kind),
+            Err(SegmentError::Missing(_)) => {
+                let (segment, file) = self.create_copy(id, kind)?;
+                segment.note_copy_write();
+                return Ok((segment, file));
+            }
             segment => segment?,
         };
+        segment.note_copy_write();
         if segment.kind != kind {
             return Err(invalid(format!("segment {id:?} is of another kind")));
         }
@@ -179,8 +200,14 @@ mod tests {
         );
         assert!(matches!(two.verify(&extents[0].0), Err(SegmentError::Missing(_))));
         assert!(two.remove_copy(extents[0].0.run.segment).is_ok());
-        assert!(one.write_copy(extents[0].0.run.segment, Kind::Pack, 0, b"no").is_err());
         assert!(two.write_copy(extents[2].0.run.segment, Kind::Pack, 0, b"no").is_err());
         assert!(two.write_copy(extents[2].0.run.segment, Kind::Raw, u64::MAX, b"no").is_err());
+        let (other, writes) = (extents[2].0.run.segment, two.copy_writes(extents[2].0.run.segment).unwrap());
+        let len = two.state(other).unwrap().len;
+        two.write_copy(other, two.state(other).unwrap().kind, 0, b"again").unwrap();
+        assert_eq!((two.state(other).unwrap().len, two.copy_writes(other).unwrap()), (len, writes + 1));
+        assert!(!two.remove_copy_not_written(other, writes).unwrap() && two.state(other).is_ok());
+        assert!(two.remove_copy_not_written(other, writes + 1).unwrap() && two.state(other).is_err());
+        assert!(one.write_copy(extents[0].0.run.segment, Kind::Pack, 0, b"no").is_err());
     }
 }

@@ -15,13 +15,13 @@ use crate::error::invalid;
 use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RunPlace, Salt};
 use crate::open_pack::OpenPack;
-use crate::segment::LocalPin;
+use crate::segment::WriterPin;
 use crate::{Kind, SegmentError};
 
 /// A range of a pack that belongs to one writer.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    pub(crate) pin: LocalPin,
+    pub(crate) pin: WriterPin,
     pub(crate) file: Arc<dyn File>,
     pub(crate) salt: Salt,
     pub(crate) place: RunPlace,
@@ -43,7 +43,7 @@ pub(crate) fn reserve(folder: &Folder, len: u64, owner: &[u8]) -> Result<Reserve
     pack.file.write_all_at(&header, place.header)?;
     pack.end = place.next;
     pack.segment.grow_len(place.payload);
-    Ok(Reserved { pin: pack.segment.pin(), file: Arc::clone(&pack.file), salt: pack.salt, place })
+    Ok(Reserved { pin: pack.segment.pin_writer(), file: Arc::clone(&pack.file), salt: pack.salt, place })
 }
 
 fn create(folder: &Folder) -> Result<OpenPack, SegmentError> {

@@ -13,22 +13,26 @@ use crate::error::newer;
 use crate::folder::Folder;
 use crate::format::{self, FormatError, OWNER_BYTES_MAX, RAW_FOOTER_BYTES};
 use crate::id::table_bytes;
-use crate::segment::{LocalPin, Segment};
+use crate::segment::{Segment, WriterPin};
 use crate::{Kind, Run, SegmentError};
 
 /// Makes the file, with room for all of it.
-pub(crate) fn create(folder: &Folder, len: u64, owner_bytes: usize) -> Result<(LocalPin, Arc<dyn File>), SegmentError> {
+pub(crate) fn create(
+    folder: &Folder,
+    len: u64,
+    owner_bytes: usize,
+) -> Result<(WriterPin, Arc<dyn File>), SegmentError> {
     let total = file_bytes(len, owner_bytes);
     let (segment, file) = folder.create(Kind::Raw, |_, file| Ok(file.allocate(0, total)?))?;
-    let pin = segment.pin();
+    let pin = segment.pin_writer();
     segment.seal();
     Ok((pin, file))
 }
 
 /// Makes an empty file, whose length is not known yet; W1 does not hold for it.
-pub(crate) fn create_growing(folder: &Folder) -> Result<(LocalPin, Arc<dyn File>), SegmentError> {
+pub(crate) fn create_growing(folder: &Folder) -> Result<(WriterPin, Arc<dyn File>), SegmentError> {
     let (segment, file) = folder.create(Kind::Raw, |_, _| Ok(()))?;
-    let pin = segment.pin();
+    let pin = segment.pin_writer();
     segment.seal();
     Ok((pin, file))
 }

@@ -25,6 +25,8 @@ pub(crate) struct Segment {
     pub(crate) kind: Kind,
     /// File bytes known to have been written or found.
     len: AtomicU64,
+    /// How often bytes were put into it as a copy.
+    copy_writes: AtomicU64,
     pub(crate) state: Mutex<SegmentState>,
     /// Signalled after every sync.
     pub(crate) synced: Event,
@@ -36,6 +38,8 @@ pub(crate) struct SegmentState {
     sealed: bool,
     /// Writers, and callers who need the segment to stay.
     pins: u32,
+    /// Of these, writers.
+    writers: u32,
     /// The file as it was created, while it may hold unsynced bytes.
     writing: Option<Arc<dyn File>>,
     /// Set when the last writer is done: the number of the newest sync that may have missed its bytes.
@@ -73,6 +77,7 @@ impl Segment {
         let state = SegmentState {
             sealed,
             pins: 0,
+            writers: 0,
             writing,
             written_until_sync: None,
             name_creation,
@@ -82,7 +87,14 @@ impl Segment {
             running: false,
             gone: false,
         };
-        Segment { id, kind, len: AtomicU64::new(len), state: Mutex::new(state), synced: Event::new() }
+        Segment {
+            id,
+            kind,
+            len: AtomicU64::new(len),
+            copy_writes: AtomicU64::new(0),
+            state: Mutex::new(state),
+            synced: Event::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -97,6 +109,14 @@ impl Segment {
         self.len.store(end, Ordering::Release);
     }
 
+    pub(crate) fn copy_writes(&self) -> u64 {
+        self.copy_writes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_copy_write(&self) {
+        self.copy_writes.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The file that writers use, while there may be unsynced bytes in it.
     pub(crate) fn writing(&self) -> Option<Arc<dyn File>> {
         self.state.lock().writing.clone()
@@ -105,6 +125,12 @@ impl Segment {
     pub(crate) fn is_open(&self) -> bool {
         let state = self.state.lock();
         !state.sealed || state.pins > 0
+    }
+
+    /// Whether bytes may be added: also false while readers have it pinned.
+    pub(crate) fn is_written(&self) -> bool {
+        let state = self.state.lock();
+        !state.sealed || state.writers > 0
     }
 
     pub(crate) fn info(&self) -> SegmentInfo {
@@ -130,6 +156,13 @@ impl Segment {
         state.pins += 1;
         state.written_until_sync = None;
         LocalPin(Arc::clone(self))
+    }
+
+    /// The pin of a writer; before anybody may seal the segment.
+    pub(crate) fn pin_writer(self: &Arc<Segment>) -> WriterPin {
+        let pin = self.pin();
+        self.state.lock().writers += 1;
+        WriterPin(pin)
     }
 }
 
@@ -161,6 +194,32 @@ impl LocalPin {
 
     pub(crate) fn target(&self) -> &Segment {
         &self.0
+    }
+}
+
+/// Held while bytes may be added.
+#[derive(Debug)]
+pub(crate) struct WriterPin(LocalPin);
+
+impl WriterPin {
+    /// For whoever needs the segment to stay once the writer is gone.
+    pub(crate) fn pin(&self) -> LocalPin {
+        self.0.clone()
+    }
+
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.0.segment()
+    }
+
+    pub(crate) fn target(&self) -> &Segment {
+        self.0.target()
+    }
+}
+
+impl Drop for WriterPin {
+    fn drop(&mut self) {
+        let mut state = self.target().state.lock();
+        state.writers = state.writers.checked_sub(1).expect("every writer is counted once");
     }
 }
 

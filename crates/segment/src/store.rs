@@ -123,6 +123,12 @@ impl Store {
         Ok(self.folder.listed(id)?.info())
     }
 
+    /// Whether bytes may be added to a segment: it is the open pack, or a run of it is being written. `SegmentInfo::open` is true also
+    /// while somebody reads it.
+    pub fn is_written(&self, id: SegmentId) -> bool {
+        self.folder.listed(id).is_ok_and(|segment| segment.is_written())
+    }
+
     /// The segment's file, open for reading and writing.
     pub fn file(&self, id: SegmentId) -> Result<Arc<dyn File>, SegmentError> {
         let segment = self.folder.segment(id)?;

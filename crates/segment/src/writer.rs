@@ -16,7 +16,7 @@ use crate::folder::Folder;
 use crate::format::{self, OWNER_BYTES_MAX, RUN_END_BYTES, RunPlace, Salt};
 use crate::pin::SegmentPin;
 use crate::quarantine::Proof;
-use crate::segment::LocalPin;
+use crate::segment::WriterPin;
 use crate::segments::RunWriter;
 use crate::space::Grant;
 use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw};
@@ -31,7 +31,7 @@ const ROUNDING_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct FolderRun {
     folder: Arc<Folder>,
-    pin: LocalPin,
+    pin: WriterPin,
     file: Arc<dyn File>,
     end: End,
     grant: Grant,
@@ -174,7 +174,7 @@ impl RunWriter for FolderRun {
     }
 
     fn pin(&self) -> SegmentPin {
-        SegmentPin::own(self.pin.clone())
+        SegmentPin::own(self.pin.pin())
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<(), SegmentError> {

@@ -82,8 +82,8 @@ pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::{Lease, MountHolder};
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_identity, store_place};
 pub use stores::{
-    KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, oldest_read,
-    read_copies, read_segment, rename_stores, visit_segments_made_by,
+    KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, named_runs,
+    oldest_read, read_copies, read_segment, rename_stores, visit_segments_made_by,
 };
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{

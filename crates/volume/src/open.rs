@@ -439,6 +439,7 @@ fn attach_store(
         let number = match Stores::open(env, engine, Arc::clone(store), others.clone(), Arc::clone(&processes)) {
             Ok(stores) => return Ok(stores),
             Err(NotAttached::InUse(number)) => number.0,
+            Err(NotAttached::Detached(number)) => return Err(OpenError::StoreDetached { number: number.0 }),
             Err(NotAttached::Failed(error)) => return Err(error.into()),
         };
         if !engine.is_shared() || looks > STILL_BEATS_MAX {

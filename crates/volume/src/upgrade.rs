@@ -39,6 +39,11 @@ pub enum OpenError {
     Newer { found: u32 },
     #[error("the segment folder is store {number} of the volume, which another process uses now")]
     StoreInUse { number: u16 },
+    #[error(
+        "the segment folder is store {number}, which was detached from the volume: start with an empty directory, or undo that with \
+         `margay cluster detach {number} --undo`"
+    )]
+    StoreDetached { number: u16 },
     #[error(transparent)]
     Failed(#[from] Error),
 }

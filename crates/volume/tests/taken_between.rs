@@ -10,7 +10,7 @@ use std::sync::Arc;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
-use margay_segment::Store;
+use margay_segment::{Store, StoreNumber};
 use margay_volume::posix::*;
 use margay_volume::*;
 use parking_lot::Mutex;
@@ -270,6 +270,67 @@ fn a_session_that_was_taken_for_dead_attaches_no_folder() {
         }
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn a_store_that_is_detached_opens_no_session() {
+    let refused = [Cell::new(0), Cell::new(0)];
+    at_every_moment(
+        true,
+        |two| [&two.one, &two.other].map(|volume| volume.close_session().unwrap()),
+        |two, _| two.one.open_session(),
+        |_, other| {
+            change_copies(&**other.engine(), &|copies| copies.detached.push(StoreNumber(0))).unwrap();
+            other.engine().last_cursor()
+        },
+        |two, at, opened, detached_at| match opened {
+            Ok(()) => assert_eq!(two.memory.last_cursor(), detached_at, "moment {at}: it goes on behind the detaching"),
+            Err(error) => {
+                let is_known = usize::from(matches!(error, Error::Fenced));
+                assert!(is_known == 1 || matches!(error, Error::Busy), "moment {at}: {error:?}");
+                refused[is_known].set(refused[is_known].get() + 1);
+                assert!(matches!(two.one.open_session(), Err(Error::Fenced)), "moment {at}");
+                change_copies(&*two.memory, &|copies| copies.detached.clear()).unwrap();
+                two.one.open_session().unwrap();
+            }
+        },
+    );
+    assert!(refused.iter().all(|count| count.get() > 0), "{refused:?}");
+}
+
+#[test]
+fn a_store_that_is_detached_attaches_no_folder() {
+    let mut refused = 0;
+    for at in 0.. {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let (memory, store) = engine(folders[0].path(), 1000);
+        let _other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
+        let folder = || Store::open(Env::real(), segment_options(folders[1].path())).unwrap();
+        let first = open(Arc::clone(&memory) as Arc<dyn Engine>, &folder(), Options::default());
+        first.close_session().unwrap();
+        drop(first);
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::<Memory>::clone(&memory)));
+        let (row, detached) = (Arc::new(Mutex::new(None)), Arc::clone(&memory));
+        let version =
+            |rows: &Memory| rows.get(&margay_rows::key::store(StoreNumber(1))).unwrap().value.unwrap().version;
+        let noted = Arc::clone(&row);
+        let beside = move || {
+            change_copies(&*detached, &|copies| copies.detached.push(StoreNumber(1))).unwrap();
+            *noted.lock() = Some(version(&detached));
+        };
+        interposed.arm(at, Box::new(beside));
+        let opened =
+            Volume::open(Env::real(), Arc::clone(&interposed) as Arc<dyn Engine>, folder(), Options::default());
+        if interposed.disarm() {
+            break;
+        }
+        assert_eq!(*row.lock(), Some(version(&memory)), "moment {at}: attached behind the detaching");
+        if let Err(error) = opened {
+            assert!(matches!(error, OpenError::StoreDetached { number: 1 }), "moment {at}: {error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 1);
 }
 
 #[test]

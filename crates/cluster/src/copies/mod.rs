@@ -8,6 +8,7 @@
 //!             `trim` removes those that are too many.
 //! Invariants: C1 what counts as copied is durable in the file of another store's process.
 //!             C2 the bytes that are sent are those of the own file, so a copy is the same file.
+//!                Of a file that this process has not written only that is sent which was verified (`right`).
 //!             C3 a store that fails is replaced for each segment that waits for it; it gets the segment whole, or not at all.
 //! Locking:    leaf locks, the state of a segment under none; nothing is sent and no row is read under them.
 //! Durability: `wait` after the sync of the own file; a run is acknowledged only then.
@@ -16,6 +17,7 @@
 mod orphaned;
 mod rebalance;
 mod repair;
+mod right;
 mod scrub;
 mod segment;
 mod send;
@@ -73,6 +75,8 @@ pub(crate) struct Inner {
     stores: Mutex<HashMap<SegmentId, BTreeSet<StoreNumber>>>,
     /// Of an earlier process: their stores may lack some of them.
     unsure: Mutex<HashSet<SegmentId>>,
+    /// Own segments whose file was found not whole, and when.
+    partial: Mutex<HashMap<SegmentId, Instant>>,
     sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     background_sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     /// Writes that wait for copies.
@@ -135,6 +139,7 @@ impl HttpCopies {
             segments: Mutex::default(),
             stores: Mutex::default(),
             unsure: Mutex::default(),
+            partial: Mutex::default(),
             sends: Mutex::default(),
             background_sends: Mutex::default(),
             waits: AtomicU64::new(0),
@@ -228,6 +233,37 @@ impl Inner {
         if let Some(stores) = self.stores.lock().get_mut(&id) {
             stores.remove(&store);
         }
+    }
+
+    /// What a store had of a segment does not count once it is detached, or away for long; true if there was any.
+    fn drop_gone(&self, copied: &Copied) -> bool {
+        let detached = self.targets.numbers().detached;
+        let gone = copied.gone(&|store| detached.contains(&store) || self.targets.is_long_gone(store));
+        gone.iter().for_each(|store| self.forget_copy(copied.id, *store));
+        !gone.is_empty()
+    }
+
+    /// As many stores as are wanted have all that was to be sent of a segment. While it is here its row does not say so, so what counts
+    /// is put right before it goes.
+    fn is_copied(&self, copied: &Copied) {
+        let id = copied.id;
+        let (have, _) = copied.stores_of(copied.parts());
+        if copied.is_partial() {
+            // Who had it before may have what the own file lacks, and nobody is known to have all.
+            self.unsure.lock().insert(id);
+        } else if self.unsure.lock().contains(&id) {
+            // One that was not sent to, because it was not reached, may lack what an earlier process did not send.
+            self.stores.lock().insert(id, have.into_iter().collect());
+        } else {
+            // One that failed has a part of it.
+            let failed = copied.tried().into_iter().filter(|store| !have.contains(store));
+            failed.for_each(|store| self.forget_copy(id, store));
+        }
+        if !copied.is_partial() {
+            self.partial.lock().remove(&id);
+            self.unsure.lock().remove(&id);
+        }
+        self.segments.lock().remove(&id);
     }
 
     /// Finds stores for a segment until so many are sent to, lets those that have failed try again when they are there again, and
@@ -419,6 +455,7 @@ impl Copies for HttpCopies {
     fn removed(&self, id: SegmentId) {
         self.inner.segments.lock().remove(&id);
         self.inner.unsure.lock().remove(&id);
+        self.inner.partial.lock().remove(&id);
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
             self.inner.peers.spawn(send::remove(Arc::clone(&self.inner), id, store));

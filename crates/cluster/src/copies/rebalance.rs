@@ -34,7 +34,7 @@ pub(super) fn moves(inner: &Inner) -> Result<Vec<(SegmentId, StoreNumber)>, Erro
     let settled = |id| !inner.segments.lock().contains_key(&id) && !inner.unsure.lock().contains(&id);
     let mut movable = Vec::new();
     for info in inner.own.segments() {
-        if info.open || info.id.made_by() != inner.own_number() || !settled(info.id) {
+        if inner.own.is_written(info.id) || info.id.made_by() != inner.own_number() || !settled(info.id) {
             continue;
         }
         let have: Vec<StoreNumber> = inner.stores.lock().get(&info.id).into_iter().flatten().copied().collect();

@@ -12,16 +12,20 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use margay_segment::{SegmentError, SegmentId, SegmentInfo, StoreNumber};
 use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, rename_stores, visit_segments_made_by};
+use tokio::time::Instant;
 
 use super::segment::Copied;
 use super::send::Pace;
-use super::{Inner, rebalance, send};
+use super::{Inner, rebalance, right, send};
 
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 4;
+/// A file that is not whole is read again after so long.
+const PARTIAL_AGAIN: Duration = Duration::from_secs(3600);
 /// Segments of a detached store that are remembered until their turn; more are found when these are done.
 const ADOPTED_MAX: usize = 1000;
 
@@ -113,7 +117,13 @@ struct Lack {
 
 /// `None`: it lacks nothing, or nothing can be done now, or it is being written or copied.
 fn lack_of(inner: &Inner, info: &SegmentInfo) -> Option<Lack> {
-    if info.open || info.id.made_by() != inner.own_number() || inner.segments.lock().contains_key(&info.id) {
+    if inner.own.is_written(info.id)
+        || info.id.made_by() != inner.own_number()
+        || inner.segments.lock().contains_key(&info.id)
+    {
+        return None;
+    }
+    if inner.partial.lock().get(&info.id).is_some_and(|at| at.elapsed() < PARTIAL_AGAIN) {
         return None;
     }
     let numbers = inner.targets.numbers();
@@ -135,26 +145,65 @@ fn lack_of(inner: &Inner, info: &SegmentInfo) -> Option<Lack> {
 fn begin_own(inner: &Arc<Inner>, id: SegmentId) -> bool {
     let Ok(info) = inner.own.listed(id) else { return false };
     let Some(Lack { have, again }) = lack_of(inner, &info) else { return false };
-    let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
+    let copied = Arc::new(Copied::again(info.id, info.kind, have.into_iter()));
     again.into_iter().filter(|store| inner.targets.is_usable(*store)).for_each(|store| copied.join(store));
     tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
     inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
-    inner.segments.lock().insert(info.id, Arc::clone(&copied));
-    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
+    read_and_send(inner, info, copied);
     true
+}
+
+/// V1.
+fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
+    inner.segments.lock().insert(info.id, Arc::clone(&copied));
+    let task = Arc::clone(inner);
+    inner.peers.spawn(async move {
+        let inner = Arc::clone(&task);
+        let read = tokio::task::spawn_blocking(move || right::of(&inner, &info)).await.unwrap_or(Err(Error::Busy));
+        match read {
+            Ok(right) if right.parts.is_empty() => {
+                tracing::error!(segment = ?info.id, "nothing of the file is right, and nothing of it is copied");
+                give_up(&task, info.id);
+            }
+            Ok(right) => {
+                let is_whole = right.is_whole();
+                if !is_whole {
+                    tracing::error!(
+                        segment = ?info.id,
+                        runs = right.lost.len(),
+                        has_its_length = right.has_its_length,
+                        "the file lacks bytes that rows name: these are not copied, and copies that have them keep them"
+                    );
+                    task.partial.lock().insert(info.id, Instant::now());
+                }
+                copied.read(right.parts, is_whole);
+                task.push(&copied, usize::from(task.targets.numbers().copies).saturating_sub(1), 0);
+            }
+            Err(error) => {
+                tracing::warn!(segment = ?info.id, %error, "a segment is copied later");
+                task.segments.lock().remove(&info.id);
+            }
+        }
+        task.wake_upkeep();
+    });
+}
+
+/// It is looked at again after `PARTIAL_AGAIN`.
+fn give_up(inner: &Inner, id: SegmentId) {
+    inner.partial.lock().insert(id, Instant::now());
+    inner.segments.lock().remove(&id);
 }
 
 /// Another copy at that store; `trim` finds that there is one too many.
 fn begin_move(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
     let Ok(info) = inner.own.listed(id) else { return false };
-    if info.open || inner.segments.lock().contains_key(&id) || !inner.targets.is_usable(store) {
+    if inner.own.is_written(id) || inner.segments.lock().contains_key(&id) || !inner.targets.is_usable(store) {
         return false;
     }
     let have = inner.stores.lock().get(&id).cloned().unwrap_or_default();
-    let copied = Arc::new(Copied::whole(info.id, info.kind, info.len, have.into_iter()));
+    let copied = Arc::new(Copied::again(info.id, info.kind, have.into_iter()));
     copied.join(store);
-    inner.segments.lock().insert(info.id, Arc::clone(&copied));
-    inner.push(&copied, usize::from(inner.targets.numbers().copies) - 1, 0);
+    read_and_send(inner, info, copied);
     true
 }
 

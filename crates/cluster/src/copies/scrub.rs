@@ -47,7 +47,7 @@ fn run(inner: &Inner) {
 
 fn round(inner: &Inner) {
     for info in inner.own.segments() {
-        if info.open || info.id.made_by() != inner.own_number() {
+        if inner.own.is_written(info.id) || info.id.made_by() != inner.own_number() {
             continue;
         }
         // The store of a segment that is copied just now is not known to have it.

@@ -33,8 +33,12 @@ struct State {
     /// Parts of the file, in the order in which they were written.
     parts: Vec<Range<u64>>,
     copies: Vec<OneCopy>,
-    /// The parts are all of the file.
+    /// The parts are all of the file, or all that is right in it.
     is_finished: bool,
+    /// What is right in the file is not known yet.
+    is_unread: bool,
+    /// The file lacks something that rows name, so who has all of the parts lacks it too.
+    is_partial: bool,
 }
 
 #[derive(Debug)]
@@ -72,12 +76,29 @@ impl Copied {
         Copied { id, kind, is_repair: false, state: Mutex::default(), changed: Event::new() }
     }
 
-    /// A segment that is written no more, of which these stores have all.
-    pub(super) fn whole(id: SegmentId, kind: Kind, len: u64, stores: impl Iterator<Item = StoreNumber>) -> Copied {
-        let part = 0..len;
+    /// A segment that is written no more, of which these stores have all. Nothing is sent before `read`.
+    pub(super) fn again(id: SegmentId, kind: Kind, stores: impl Iterator<Item = StoreNumber>) -> Copied {
         let copies = stores.map(|store| OneCopy { store, has: 1, is_sending: false, failure: None }).collect();
-        let state = Mutex::new(State { parts: vec![part], copies, is_finished: true });
-        Copied { id, kind, is_repair: true, state, changed: Event::new() }
+        // What it is, is not known, and counts as one part until then.
+        let state = State { parts: vec![0..0], copies, is_finished: true, is_unread: true, is_partial: false };
+        Copied { id, kind, is_repair: true, state: Mutex::new(state), changed: Event::new() }
+    }
+
+    /// These parts of the file are right, all of it if it is whole.
+    pub(super) fn read(&self, parts: Vec<Range<u64>>, is_whole: bool) {
+        let mut state = self.state.lock();
+        assert!(state.is_unread && state.parts.len() == 1, "it is read once, before anything is sent");
+        let all = parts.len();
+        state.copies.iter_mut().filter(|copy| copy.has > 0).for_each(|copy| copy.has = all);
+        (state.parts, state.is_unread, state.is_partial) = (parts, false, !is_whole);
+    }
+
+    pub(super) fn is_unread(&self) -> bool {
+        self.state.lock().is_unread
+    }
+
+    pub(super) fn is_partial(&self) -> bool {
+        self.state.lock().is_partial
     }
 
     pub(super) fn wrote(&self, part: Range<u64>) {
@@ -171,6 +192,9 @@ impl Copied {
     /// Stores that lack something and that nobody sends to; the caller does (S2).
     pub(super) fn behind(&self) -> Vec<StoreNumber> {
         let mut state = self.state.lock();
+        if state.is_unread {
+            return Vec::new();
+        }
         let parts = state.parts.len();
         let behind = state.copies.iter_mut().filter(|copy| !copy.is_sending && copy.failure.is_none());
         let behind = behind.filter(|copy| copy.has < parts).map(|copy| {
@@ -207,6 +231,20 @@ impl Copied {
         self.change(store, |copy| copy.has = 0);
     }
 
+    /// What stores have that are not part of the volume any more, or away for long, is nothing; those of them that counted until now.
+    pub(super) fn gone(&self, is_gone: &dyn Fn(StoreNumber) -> bool) -> Vec<StoreNumber> {
+        let mut gone = Vec::new();
+        for copy in &mut self.state.lock().copies {
+            if (copy.has > 0 || copy.failure.is_none()) && is_gone(copy.store) {
+                // What is being sent to it fails, or counts until this is called again.
+                (copy.has, copy.failure) = (0, Some("it is detached, or away for long".to_owned()));
+                gone.push(copy.store);
+            }
+        }
+        self.changed.notify(usize::MAX);
+        gone
+    }
+
     pub(super) fn failed(&self, store: StoreNumber, why: String) {
         self.change(store, |copy| (copy.is_sending, copy.failure) = (false, Some(why)));
     }
@@ -229,7 +267,7 @@ impl Copied {
 
 /// Parts that follow one another as one. Runs of a pack begin at multiples of `ALIGN_BYTES`, and nobody writes the bytes between them: with
 /// a request for each run, a store that is behind by a thousand small objects was behind for seconds.
-fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(super) fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut parts: Vec<Range<u64>> = parts.iter().filter(|part| !part.is_empty()).cloned().collect();
     parts.sort_unstable_by_key(|part| part.start);
     let mut all: Vec<Range<u64>> = Vec::new();
@@ -251,7 +289,7 @@ pub(super) fn blocks_of(parts: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 /// What lies between parts that ascend, and behind them.
-fn gaps(parts: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
+pub(super) fn gaps(parts: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
     let starts = std::iter::once(0).chain(parts.iter().map(|part| part.end));
     let ends = parts.iter().map(|part| part.start).chain([len]);
     starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| start..end).collect()
@@ -303,6 +341,27 @@ mod tests {
         assert_eq!(joined(&[0..13, 16..20, 25..30]), [0..20, 25..30], "what aligns two runs is sent with them");
     }
 
+    #[test]
+    fn a_store_that_is_gone_has_nothing_and_gets_all_when_it_comes_back() {
+        let copied = Copied::new(SegmentId(7), Kind::Pack);
+        copied.wrote(64..100);
+        [ONE, TWO].into_iter().for_each(|store| copied.join(store));
+        assert_eq!(copied.behind(), [ONE, TWO]);
+        [ONE, TWO].into_iter().for_each(|store| copied.has(store, 2));
+        assert!(copied.lacking(ONE).is_none() && copied.lacking(TWO).is_none());
+        assert_eq!(copied.count(), Count { have: 2, sending: 2, sending_behind: 0 });
+        assert_eq!(copied.gone(&|store| store == TWO), [TWO]);
+        assert_eq!(copied.count(), Count { have: 1, sending: 1, sending_behind: 0 });
+        assert!(copied.gone(&|store| store == TWO).is_empty() && copied.behind().is_empty());
+        assert_eq!((copied.sent_to(), copied.tried()), (vec![ONE], vec![ONE, TWO]));
+        // One that had failed before has counted too.
+        copied.failed(ONE, "gone".to_owned());
+        assert_eq!((copied.gone(&|_| true), copied.count().have), (vec![ONE], 0));
+        copied.revive(&|store| store == TWO);
+        assert_eq!(copied.behind(), [TWO]);
+        assert_eq!(copied.lacking(TWO).unwrap().parts, [0..100]);
+    }
+
     fn store(folder: &std::path::Path, number: u16) -> std::sync::Arc<Store> {
         let store = Store::open(Env::real(), Options::new(folder)).unwrap();
         store.attach(StoreName { number: StoreNumber(number), generation: 1, ..store.name() }).unwrap();
@@ -329,6 +388,7 @@ mod tests {
             let mut early = from.begin(RunLength::Exact(5000), b"early").unwrap();
             let mut other = from.begin(RunLength::Exact(4000), b"other").unwrap();
             assert_eq!(early.segment(), other.segment());
+            assert!(from.is_written(early.segment()));
             let copied = Copied::new(early.segment(), Kind::Pack);
             other.write(&[2; 4000]).unwrap();
             let second = other.end().unwrap();
@@ -344,10 +404,15 @@ mod tests {
                 copied.wrote(early.written());
                 assert!(!copied.lacks_beginning());
             } else {
-                drop((early, other));
                 from.seal(copied.id).unwrap();
+                drop(other);
+                assert!(from.is_written(copied.id), "one still writes");
+                drop(early);
                 let info = from.listed(copied.id).unwrap();
-                assert!(!info.open);
+                assert!(!info.open && !from.is_written(copied.id));
+                // Somebody reads it.
+                let _pin = from.pin(copied.id).unwrap();
+                assert!(from.listed(copied.id).unwrap().open && !from.is_written(copied.id));
                 copied.finish(info.len);
                 copied.finish(info.len);
             }

@@ -68,7 +68,7 @@ impl Trims {
 
 /// The stores that have a segment of which one has a copy too many.
 fn surplus(inner: &Inner, info: &SegmentInfo) -> Vec<StoreNumber> {
-    let is_settled = !info.open
+    let is_settled = !inner.own.is_written(info.id)
         && info.id.made_by() == inner.own_number()
         && !inner.segments.lock().contains_key(&info.id)
         && !inner.unsure.lock().contains(&info.id);

@@ -1,6 +1,6 @@
 //! What nobody waits for: what the rows say is looked at, and copies that nobody needs are removed.
 //!
-//! Invariants: U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`: the first commit that refers to a
+//! Invariants: U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`, and nothing was written to it: the first commit that refers to a
 //!                segment may be that much later than its bytes.
 //! Locking:    one thread; its own state is not shared.
 //! Not here:   copies of what is being written (copies), those that are missing (repair).
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_segment::{Kind, OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{CopiesRecord, Error, visit_segments_made_by};
+use margay_volume::{CopiesRecord, Error, read_segment, visit_segments_made_by};
 use tokio::time::Instant;
 
 use super::orphaned::Orphaned;
@@ -49,7 +49,7 @@ pub(super) struct Upkeep {
     asked: HashMap<StoreNumber, u64>,
     /// What a store is being asked for: the store, how often it was opened, and the segments.
     asking: Option<(StoreNumber, u64, Vec<SegmentId>)>,
-    /// Copies that no row names, how long they were, and since when.
+    /// Copies that no row names, how often they had been written to, and since when.
     unnamed: HashMap<SegmentId, (u64, Instant)>,
 }
 
@@ -130,13 +130,19 @@ impl Upkeep {
                 inner.segments.lock().remove(&copied.id);
                 continue;
             };
+            if copied.is_unread() {
+                continue;
+            }
+            let is_written = inner.own.is_written(copied.id);
+            let has_lost = inner.drop_gone(&copied);
             let sent_to = copied.sent_to();
             let is_elsewhere = sent_to.len() > wanted
                 || sent_to.iter().any(|store| inner.targets.is_suspended(*store))
                 || inner.may_spread(copied.id, &sent_to);
-            if !info.open {
-                copied.finish(info.len);
-            } else if copied.lacks_beginning() || copied.kind == Kind::Pack && is_elsewhere {
+            if !is_written {
+                // Asked anew, since it was written to until now.
+                copied.finish(inner.own.listed(copied.id).map_or(info.len, |info| info.len));
+            } else if copied.lacks_beginning() || copied.kind == Kind::Pack && (is_elsewhere || has_lost) {
                 // What comes next goes to a new pack, and to other stores.
                 let sealed = inner.own.seal(copied.id);
                 sealed.unwrap_or_else(|error| tracing::warn!(segment = ?copied.id, %error, "a pack is sealed later"));
@@ -144,18 +150,10 @@ impl Upkeep {
             // Nobody waits for it.
             inner.push(&copied, wanted, 0);
             let count = copied.count();
-            if info.open || count.have < wanted || count.sending_behind > 0 {
+            if is_written || count.have < wanted || count.sending_behind > 0 {
                 continue;
             }
-            inner.segments.lock().remove(&copied.id);
-            inner.unsure.lock().remove(&copied.id);
-            // One that failed has a part of it.
-            let (have, _) = copied.stores_of(copied.parts());
-            copied
-                .tried()
-                .iter()
-                .filter(|store| !have.contains(store))
-                .for_each(|store| inner.forget_copy(copied.id, *store));
+            inner.is_copied(&copied);
             for store in copied.tried() {
                 inner.peers.spawn(send::seal(Arc::clone(inner), copied.id, store));
             }
@@ -203,7 +201,11 @@ impl Upkeep {
         let inner = &self.inner;
         let Ok(info) = inner.own.listed(id) else { return true };
         // What is being written is looked after by who writes it.
-        if info.open || inner.segments.lock().contains_key(&id) {
+        if inner.own.is_written(id) || inner.segments.lock().contains_key(&id) {
+            return true;
+        }
+        // A copy of a file that is not whole may be shorter than it.
+        if inner.unsure.lock().contains(&id) {
             return true;
         }
         let len = match HttpStore::new(&inner.peers, store).state(id) {
@@ -233,14 +235,20 @@ impl Upkeep {
         }
         let before = std::mem::take(&mut self.unnamed);
         for info in copies.into_iter().filter(|info| !named.contains(&info.id)) {
-            // One that grows is still written.
-            let since = before.get(&info.id).filter(|(len, _)| *len == info.len).map_or(now, |(_, since)| *since);
+            // One that is made again does not grow.
+            let Ok(writes) = inner.own.copy_writes(info.id) else { continue };
+            let since = before.get(&info.id).filter(|(known, _)| *known == writes).map_or(now, |(_, since)| *since);
             if since + UNNAMED_FOR > now {
-                self.unnamed.insert(info.id, (info.len, since));
+                self.unnamed.insert(info.id, (writes, since));
                 continue;
             }
-            match inner.own.remove_copy(info.id) {
-                Ok(()) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
+            // The rows were read a while ago.
+            if read_segment(&*inner.peers.engine, info.id)?.is_some_and(|record| record.stores.contains(&own)) {
+                continue;
+            }
+            match inner.own.remove_copy_not_written(info.id, writes) {
+                Ok(true) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
+                Ok(false) => {}
                 Err(error) => tracing::warn!(segment = ?info.id, %error, "a copy that nobody needs stays"),
             }
         }

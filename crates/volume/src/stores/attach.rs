@@ -7,13 +7,14 @@
 //!                equals that of the row or is one higher; that of a copy from before the last start is lower. If it is
 //!                higher by more, the rows are older than the folder: they were restored, and the folder stays what it is.
 //!             A3 a store that another live session uses is refused.
+//!             A4 a store that was detached is refused: the commit asserts that the row which says so is the one that was read.
 //! Not here:   the folder's file (margay-segment), sessions.
 
 use std::ops::ControlFlow;
 
 use margay_env::Env;
-use margay_meta::Engine;
-use margay_rows::record::StoreRecord;
+use margay_meta::{Engine, Row};
+use margay_rows::record::{CopiesRecord, StoreRecord};
 use margay_rows::{Ino, key};
 use margay_segment::{Segments, StoreIdentity, StoreName, StoreNumber};
 
@@ -29,6 +30,8 @@ const TRIES_MAX: usize = 1000;
 #[derive(Debug)]
 pub(crate) enum NotAttached {
     InUse(StoreNumber),
+    /// Others may have taken its segments over.
+    Detached(StoreNumber),
     Failed(Error),
 }
 
@@ -46,6 +49,7 @@ pub(super) fn attach(
 ) -> Result<StoreNumber, NotAttached> {
     for _ in 0..TRIES_MAX {
         let name = store.name();
+        let copies = engine.get(&key::copies())?.value;
         let row = engine.get(&key::store(name.number))?.value;
         let record = row.as_ref().map(|row| StoreRecord::decode(&row.value)).transpose()?;
         let is_same = |record: &StoreRecord| {
@@ -66,15 +70,18 @@ pub(super) fn attach(
                         "the rows are older than the segment folder: they were restored from a backup"
                     );
                 }
+                if is_detached(copies.as_ref(), name.number)? {
+                    return Err(NotAttached::Detached(name.number));
+                }
                 let generation = record.generation.max(name.generation.saturating_sub(1)).saturating_add(1);
                 let next = StoreName { generation, ..name };
-                if take(engine, store, processes, next, row.map(|row| row.version))? {
+                if take(engine, store, processes, next, (row.as_ref(), copies.as_ref()))? {
                     return Ok(name.number);
                 }
             }
             None => {
                 let next = StoreName { generation: name.generation.max(1), ..name };
-                if take(engine, store, processes, next, None)? {
+                if take(engine, store, processes, next, (None, copies.as_ref()))? {
                     return Ok(name.number);
                 }
             }
@@ -96,17 +103,25 @@ pub(super) fn attach(
     Err(Error::Busy.into())
 }
 
+/// Whether an operator has detached a store. `copies`: the row that says so.
+pub(super) fn is_detached(copies: Option<&Row>, store: StoreNumber) -> Result<bool, Error> {
+    let copies = copies.map(|row| CopiesRecord::decode(&row.value)).transpose()?;
+    Ok(copies.is_some_and(|copies| copies.detached.contains(&store)))
+}
+
 /// False if another process was faster.
 fn take(
     engine: &dyn Engine,
     store: &dyn Segments,
     processes: &dyn Processes,
     next: StoreName,
-    version: Option<margay_meta::RowVersion>,
+    (row, copies): (Option<&Row>, Option<&Row>),
 ) -> Result<bool, NotAttached> {
     store.attach(next)?;
     let mut draft = Draft::default();
-    draft.assert_unchanged(key::store(next.number), version);
+    draft.assert_unchanged(key::store(next.number), row.map(|row| row.version));
+    // A4.
+    draft.assert_unchanged(key::copies(), copies.map(|row| row.version));
     let StoreName { identity, number, generation } = next;
     let session = processes.session();
     if engine.is_shared() && session != 0 {

@@ -40,7 +40,7 @@ pub use self::copy_rows::{
     KnownSegment, KnownStore, change_copies, is_referenced, known_stores, read_copies, read_segment, rename_stores,
     visit_segments_made_by,
 };
-pub use self::orphaned::{forget_segment, is_named, oldest_read};
+pub use self::orphaned::{forget_segment, is_named, named_runs, oldest_read};
 pub use self::place::{StorePlace, store_identity, store_place};
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
@@ -98,8 +98,14 @@ impl Stores {
     }
 
     /// Names a new session of this process in the own store's row, in the draft that opens it. Refused if another
-    /// process has attached the folder since.
+    /// process has attached the folder since, or the store was detached: others may have taken its segments over.
     pub(crate) fn draft_session(&self, draft: &mut Draft, session: u64) -> Result<(), Error> {
+        let copies = self.engine.get(&key::copies())?.value;
+        if attach::is_detached(copies.as_ref(), self.number)? {
+            tracing::error!(store = self.number.0, "this store was detached from the volume; stop this process");
+            return Err(Error::Fenced);
+        }
+        draft.assert_unchanged(key::copies(), copies.map(|row| row.version));
         let Some(row) = self.engine.get(&key::store(self.number))?.value else {
             return Err(Error::Corrupt(format!("store {} has no row", self.number.0)));
         };

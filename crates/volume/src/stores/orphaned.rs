@@ -5,15 +5,20 @@
 //!                copied from others only, so once there is none, and nobody reads rows of before, none can appear.
 //! Not here:   how long it has been so, and the files (margay-cluster).
 
+use std::ops::ControlFlow;
+
 use margay_meta::{Cursor, Engine};
 use margay_rows::key::{self, Live};
-use margay_rows::record::SessionRecord;
-use margay_segment::SegmentId;
+use margay_rows::record::{BackRow, SessionRecord};
+use margay_segment::{Run, SegmentId};
 
 use super::copy_rows::KnownSegment;
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
+
+/// Rows that are read at once.
+const ROWS_READ: usize = 1000;
 
 /// Whether any row refers to a run of the segment.
 pub fn is_named(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
@@ -21,9 +26,36 @@ pub fn is_named(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> {
     let mut is_named = false;
     engine.scan(&start, &end, &mut |_| {
         is_named = true;
-        std::ops::ControlFlow::Break(())
+        ControlFlow::Break(())
     })?;
     Ok(is_named)
+}
+
+/// The runs of the segment to which rows refer, ascending.
+pub fn named_runs(engine: &dyn Engine, id: SegmentId) -> Result<Vec<Run>, Error> {
+    let (mut start, end) = key::backs_of_segment(id);
+    let mut runs: Vec<Run> = Vec::new();
+    loop {
+        let (mut found, mut last) = (Vec::new(), None);
+        engine.scan(&start, &end, &mut |row| {
+            let run = key::parse_back(row.key)
+                .and_then(|(segment, offset, _)| Ok(BackRow::decode(row.value)?.run(segment, offset)));
+            found.push(run);
+            last = Some(row.key.to_vec());
+            if found.len() < ROWS_READ { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let is_last = found.len() < ROWS_READ;
+        for run in found {
+            let run = run?;
+            // A run has as many back rows as owners.
+            if runs.last().is_none_or(|last| last.offset != run.offset) {
+                runs.push(run);
+            }
+        }
+        let Some(mut next) = last.filter(|_| !is_last) else { return Ok(runs) };
+        next.push(0);
+        start = next;
+    }
 }
 
 /// No process reads what only rows before this commit refer to.
@@ -35,7 +67,7 @@ pub fn oldest_read(engine: &dyn Engine) -> Result<Cursor, Error> {
             Ok(session) => oldest = oldest.min(session.oldest),
             Err(error) => damaged = Some(error),
         }
-        std::ops::ControlFlow::Continue(())
+        ControlFlow::Continue(())
     })?;
     match damaged {
         Some(error) => Err(error.into()),
@@ -67,8 +99,6 @@ pub fn forget_segment(engine: &dyn Engine, known: &KnownSegment) -> Result<bool,
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
     use margay_meta::memory::Memory;
     use margay_rows::Ino;
     use margay_rows::record::{SegmentRecord, SegmentState};

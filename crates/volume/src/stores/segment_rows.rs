@@ -139,8 +139,12 @@ impl SegmentRows {
                     let again = || row.filter(|_| self.unsure.lock().contains(&info.id)).cloned();
                     return Some((info.id, self.with_stores(info.id, row?).or_else(again)?));
                 }
-                // Its file may not be durable yet (E1), and an active log may be removed as soon as it is folded.
-                Some(SegmentState::Open) | None if info.open => return None,
+                // Its file may not be durable yet (E1); the stores that have it may be others by now.
+                Some(SegmentState::Open) if info.open => {
+                    return Some((info.id, self.with_stores(info.id, row?)?));
+                }
+                // An active log may be removed as soon as it is folded.
+                None if info.open => return None,
                 // Its row may name other stores by now (O3 of `copies`).
                 Some(SegmentState::Open) if !self.stores.has_all_copies(info.id) => {
                     return Some((info.id, self.with_stores(info.id, row?)?));
