@@ -388,7 +388,7 @@ impl Volume {
 
     /// Commits a change that came from a mount, whose kernel knows of it, while the mount holds its lease.
     pub(crate) fn commit_from_mount(&self, lease: &MountLease, mut draft: Draft) -> Result<Committed, Refused> {
-        lease.assert_in(&mut draft)?;
+        lease.assert_held(&mut draft)?;
         let segments = self.complete(&mut draft)?;
         let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);

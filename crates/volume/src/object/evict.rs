@@ -37,7 +37,7 @@ impl Volume {
         is_there: impl Fn(&FileEntry) -> bool,
         rows: &CallersRows,
     ) -> Result<u64, Error> {
-        assert!(!self.stores.is_own(bytes), "the bytes go to another store");
+        assert_ne!(bytes.made_by(), self.stores.number, "the bytes go to another store");
         let mut seen = Seen::default();
         let found = self.file_at(named.directory, named.sort_name.as_bytes(), &mut seen)?;
         let is_evictable = |file: &FileEntry| file.ino == named.ino && !file.is_encrypted() && is_there(file);

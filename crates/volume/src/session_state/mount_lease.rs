@@ -42,7 +42,7 @@ impl MountLease {
     }
 
     /// Makes the draft commit only while the lease is held (P1).
-    pub(crate) fn assert_in(&self, draft: &mut Draft) -> Result<(), Error> {
+    pub(crate) fn assert_held(&self, draft: &mut Draft) -> Result<(), Error> {
         let Some(key) = &self.key else { return Ok(()) };
         self.check()?;
         draft.assert_lease_exists(key.clone());
