@@ -236,6 +236,11 @@ fn open_or_mark(
 fn with_disks(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     let dir = lock(env, path)?;
+    let is_one_of_several = check_format(env, path)? == Some(DISKS_FORMAT_VERSION);
+    let mirror = wanted.mirror.as_deref().unwrap_or(path);
+    if is_one_of_several && !Disks::has(env, path).map_err(fail)? && !Disks::has(env, mirror).map_err(fail)? {
+        return Err(DisksError::NoRecord(path.to_owned()).into());
+    }
     let Some(disks) = Disks::open(env, path, wanted)? else { return Ok(dir) };
     let DataDir { lock, .. } = dir;
     let dir = watch(&disks.env(env), path, lock).map_err(fail)?;

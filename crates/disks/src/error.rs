@@ -36,6 +36,11 @@ pub enum DisksError {
          that only they had is lost then)", .0.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     MissingData(Vec<PathBuf>),
+    #[error(
+        "{0} is one of several directories of a volume, and the list of them (the file disks) is in none that can be read: name \
+         the other directory with metadata with --mirror-metadata, or put back a copy of the file"
+    )]
+    NoRecord(PathBuf),
     #[error("no directory of {0} has all metadata; bring back the one that was used last")]
     NoMetadata(PathBuf),
     #[error(

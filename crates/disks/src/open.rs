@@ -3,7 +3,9 @@
 //! Invariants: N1 nothing is written to a directory before all of them were looked at and found right.
 //!             N2 a directory of metadata that is missing, and not listed as out, may have gone on alone: without it the volume
 //!                opens only when told so.
-//!             N3 of two lists with one generation and different content none is believed.
+//!             N3 of two lists with one generation and different content none is believed; and none of two that each say of the
+//!                other's directory that it is out, and trust their own.
+//!             N4 a trusted directory of metadata without a list that can be read is a missing one.
 //! Not here:   what the files are (scan), filling (fill).
 
 use std::collections::BTreeSet;
@@ -32,11 +34,13 @@ struct Plan<'a> {
     /// Directories that become members.
     fresh: Vec<(PathBuf, u64)>,
     is_first: bool,
+    /// Directories with a list.
+    listing: BTreeSet<PathBuf>,
 }
 
 /// `None`: a directory without others.
 pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<Arc<Catalogue>>, DisksError> {
-    let found = newest(env, data, wanted.mirror.as_deref())?;
+    let (found, listing) = newest(env, data, wanted.mirror.as_deref())?;
     if found.is_none() && wanted.is_nothing() {
         return Ok(None);
     }
@@ -45,7 +49,7 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
         Some(record) => record,
         None => first_record(env),
     };
-    let mut plan = Plan { env, data, record, present: BTreeSet::new(), fresh: Vec::new(), is_first };
+    let mut plan = Plan { env, data, record, present: BTreeSet::new(), fresh: Vec::new(), is_first, listing };
     plan.place(data, Class::Metadata, wanted)?;
     if let Some(mirror) = &wanted.mirror {
         plan.place(mirror, Class::Metadata, wanted)?;
@@ -67,34 +71,55 @@ fn first_record(env: &Env) -> Record {
     Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() }
 }
 
-/// The newest list in any directory of metadata that is named here or in another list.
-fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<Option<Record>, DisksError> {
+/// The newest list in any directory of metadata that is named here or in another list, and the directories that have one.
+fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<(Option<Record>, BTreeSet<PathBuf>), DisksError> {
     let mut ahead: Vec<PathBuf> = [Some(data), mirror].into_iter().flatten().map(Path::to_owned).collect();
     let mut seen = BTreeSet::new();
-    let mut best: Option<(Record, PathBuf)> = None;
+    let mut found: Vec<(Record, PathBuf)> = Vec::new();
+    let mut unreadable = None;
     while let Some(root) = ahead.pop() {
         if !seen.insert(root.clone()) {
             continue;
         }
-        let Some(record) = read_small(env, &root, RECORD_FILE, Record::decode)? else { continue };
+        let Some(record) = read_small(env, &root, RECORD_FILE, Record::decode)? else {
+            unreadable = unreadable.or_else(|| exists_unread(env, &root));
+            continue;
+        };
         let is_named = [Some(data), mirror].contains(&Some(&*root));
         let metadata = record.members.iter().filter(|member| member.metadata != State::None);
         ahead.extend(metadata.map(|member| member.root.clone()));
-        best = match best {
-            Some((known, place)) if known.volume != record.volume => {
-                if is_named {
-                    return Err(DisksError::OtherVolume(root));
-                }
-                Some((known, place))
-            }
-            Some((known, place)) if known.generation == record.generation && known != record => {
-                return Err(DisksError::Split(place, root));
-            }
-            Some((known, place)) if known.generation >= record.generation => Some((known, place)),
-            _ => Some((record, root)),
-        };
+        match found.first() {
+            Some((known, _)) if known.volume != record.volume && is_named => return Err(DisksError::OtherVolume(root)),
+            Some((known, _)) if known.volume != record.volume => {}
+            _ => found.push((record, root)),
+        }
     }
-    Ok(best.map(|(record, _)| record))
+    found.sort_by_key(|(record, _)| std::cmp::Reverse(record.generation));
+    let listing = found.iter().map(|(_, root)| root.clone()).collect();
+    let mut found = found.into_iter();
+    let Some((best, place)) = found.next() else {
+        // It may say that there are others.
+        return unreadable.map_or(Ok((None, listing)), |root| Err(DisksError::NoRecord(root)));
+    };
+    let own = identity(env, &place)?.map(|own| own.member);
+    let state = |record: &Record| {
+        let listed = record.members.iter().find(|member| Some(member.id) == own);
+        listed.map(|member| member.metadata)
+    };
+    for (older, root) in found {
+        let is_other = older.generation == best.generation && older != best;
+        // A directory that came back in order is first listed as being filled, in each list.
+        let went_on_alone = state(&older) == Some(State::Out) && state(&best) == Some(State::In);
+        if is_other || went_on_alone {
+            return Err(DisksError::Split(place, root));
+        }
+    }
+    Ok((Some(best), listing))
+}
+
+fn exists_unread(env: &Env, root: &Path) -> Option<PathBuf> {
+    let is_there = env.disk.exists(&root.join(RECORD_FILE)).unwrap_or(true);
+    is_there.then(|| root.to_owned())
 }
 
 impl Plan<'_> {
@@ -178,14 +203,14 @@ impl Plan<'_> {
     fn check_missing(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
         let mut missing_data = Vec::new();
         for member in &mut self.record.members {
-            if self.present.contains(&member.id) {
-                continue;
-            }
-            let found = identity(self.env, &member.root)?;
-            if found == Some(Identity { volume: self.record.volume, member: member.id }) {
+            let own = Some(Identity { volume: self.record.volume, member: member.id });
+            let is_there = self.present.contains(&member.id) || identity(self.env, &member.root)? == own;
+            let is_fresh = self.fresh.iter().any(|(_, id)| *id == member.id);
+            if is_there && (member.metadata != State::In || is_fresh || self.listing.contains(&member.root)) {
                 self.present.insert(member.id);
                 continue;
             }
+            self.present.remove(&member.id);
             if member.metadata == State::In && !wanted.accept_missing {
                 return Err(DisksError::MissingMetadata(member.root.clone()));
             }

@@ -238,3 +238,54 @@ fn of_two_disks_that_were_out_the_newer_copy_counts() {
         }
     }
 }
+
+#[test]
+fn two_directories_that_each_went_on_alone_are_refused_whatever_their_generations() {
+    for more in 0..4 {
+        let machine = Machine::of(&["data", "mirror"], 3);
+        let both = wish(Some("/mirror"), &[], 1);
+        let (env, disks) = open(&machine, &both).unwrap();
+        assert!(disks.fill());
+        drop((env, disks));
+        let mirror = machine.get("mirror");
+        machine.set("mirror", SimDisk::new(8));
+        let alone = DiskWish { accept_missing: true, ..DiskWish::default() };
+        for _ in 0..=more {
+            drop(open(&machine, &alone).unwrap());
+        }
+        machine.set("mirror", mirror.crash(1));
+        let data = machine.get("data").crash(1);
+        machine.set("data", SimDisk::new(9));
+        let env = machine.env(&SimRandom::new(4));
+        for _ in 0..2 {
+            drop(Disks::open(&env, Path::new("/mirror"), &alone).unwrap());
+        }
+        machine.set("data", data);
+        let refused = open(&machine, &both).map(drop).unwrap_err();
+        assert!(matches!(refused, DisksError::Split(..)), "{more}: {refused}");
+    }
+}
+
+#[test]
+fn a_directory_whose_list_is_gone_or_cannot_be_read_is_not_trusted() {
+    let machine = Machine::of(&["data", "mirror"], 3);
+    let both = wish(Some("/mirror"), &[], 1);
+    let (env, disks) = open(&machine, &both).unwrap();
+    put(&env, "keys", b"old").unwrap();
+    assert!(disks.fill());
+    drop((env, disks));
+    machine.fail("open", "/data/disks", EIO, u32::MAX);
+    let refused = open(&machine, &both).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingMetadata(_)), "{refused}");
+    let refused = open(&machine, &DiskWish::default()).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::NoRecord(_)), "{refused}");
+    machine.mend();
+    machine.get("data").remove(Path::new("/data/disks")).unwrap();
+    let refused = open(&machine, &both).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingMetadata(_)), "{refused}");
+    let (env, disks) = open(&machine, &DiskWish { accept_missing: true, ..both.clone() }).unwrap();
+    assert!(disks.fill());
+    assert_eq!(get(&*env.disk, &path("keys")).unwrap(), b"old");
+    drop((env, disks));
+    open(&machine, &both).unwrap();
+}
