@@ -149,7 +149,7 @@ fn a_move_that_is_killed_leaves_the_volume_or_is_ended_by_the_same_command() {
                 assert_same(&before, &rows(&data));
                 ends[0] += 1;
             }
-            "4" => ends[1] += 1,
+            "5" => ends[1] += 1,
             _ => {
                 ends[2] += 1;
                 break;
@@ -174,17 +174,17 @@ fn a_move_whose_commit_was_not_answered_finds_out() {
         fs::write(data.join("moving"), format!("{} schema margay\n", world.postgres.url())).unwrap();
     };
     // Killed before the rows were committed.
-    format(4);
+    format(5);
     assert!(
         server::ends(3, &["serve", "--address", "127.0.0.1:0", "--data", data.to_str().unwrap()]).contains("adopt")
     );
     said(0, &adopt(&data, &["--undo"]), &world);
     stop(Server::start(&data));
-    format(4);
+    format(5);
     said(0, &adopt(&data, &[]), &world);
     // Killed behind it.
     fs::rename(data.join("tree.before-postgresql"), data.join("tree")).unwrap();
-    format(4);
+    format(5);
     assert!(said(3, &adopt(&data, &["--undo"]), &world).contains("without --undo"));
     let told: Value = serde_json::from_str(&said(0, &adopt(&data, &["--json"]), &world)).unwrap();
     assert_eq!(told["was_there"], true);
