@@ -12,8 +12,7 @@ use std::sync::Arc;
 use margay_env::files;
 
 use crate::catalogue::{Catalogue, Names};
-use crate::class::{Class, FOLDERS, IDENTITY_FILE, segment};
-use crate::doubt::doubtful_name;
+use crate::class::{Class, FOLDERS, IDENTITY_FILE, doubtful_name, segment};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;

@@ -36,6 +36,8 @@ struct Plan<'a> {
     is_first: bool,
     /// Directories with a list.
     listing: BTreeSet<PathBuf>,
+    /// Members that get payload again: what they have of it is of an earlier time.
+    emptied: BTreeSet<u64>,
 }
 
 /// `None`: a directory without others.
@@ -49,7 +51,16 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
         Some(record) => record,
         None => first_record(env),
     };
-    let mut plan = Plan { env, data, record, present: BTreeSet::new(), fresh: Vec::new(), is_first, listing };
+    let mut plan = Plan {
+        env,
+        data,
+        record,
+        present: BTreeSet::new(),
+        fresh: Vec::new(),
+        is_first,
+        listing,
+        emptied: BTreeSet::new(),
+    };
     plan.place(data, Class::Metadata, wanted)?;
     if let Some(mirror) = &wanted.mirror {
         plan.place(mirror, Class::Metadata, wanted)?;
@@ -61,8 +72,9 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
     plan.check_missing(wanted)?;
     plan.check_copies(wanted)?;
     plan.warn_of_one_disk();
+    let emptied = std::mem::take(&mut plan.emptied);
     let catalogue = plan.begin()?;
-    scan::open(&catalogue)?;
+    scan::open(&catalogue, &emptied)?;
     Ok(Some(catalogue))
 }
 
@@ -137,7 +149,11 @@ impl Plan<'_> {
         }
         member.root = root.to_owned();
         match class {
-            Class::Data if matches!(member.data, State::None | State::Leaving) => member.data = State::In,
+            Class::Data if member.data == State::None => {
+                self.emptied.insert(member.id);
+                member.data = State::In;
+            }
+            Class::Data if member.data == State::Leaving => member.data = State::In,
             Class::Metadata if member.metadata == State::None => member.metadata = State::Filling,
             _ => {}
         }
@@ -202,6 +218,8 @@ impl Plan<'_> {
 
     fn check_missing(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
         let mut missing_data = Vec::new();
+        // Payload of those who were out before may be nowhere else, too.
+        let were_out = self.record.members.iter().filter(|member| member.data == State::Out).count();
         for member in &mut self.record.members {
             let own = Some(Identity { volume: self.record.volume, member: member.id });
             let is_there = self.present.contains(&member.id) || identity(self.env, &member.root)? == own;
@@ -223,7 +241,8 @@ impl Plan<'_> {
             member.left = if member.left == 0 { self.record.generation + 1 } else { member.left };
             tracing::error!(disk = %member.root.display(), "this disk is not there: the volume opens without it");
         }
-        if missing_data.len() >= self.record.copies as usize && !wanted.accept_missing {
+        let too_many = !missing_data.is_empty() && missing_data.len() + were_out >= self.record.copies as usize;
+        if too_many && !wanted.accept_missing {
             return Err(DisksError::MissingData(missing_data));
         }
         if !self.record.members.iter().any(|member| member.metadata == State::In) {

@@ -289,3 +289,95 @@ fn a_directory_whose_list_is_gone_or_cannot_be_read_is_not_trusted() {
     drop((env, disks));
     open(&machine, &both).unwrap();
 }
+
+#[test]
+fn a_name_that_is_changed_in_one_copy_only_is_not_believed_in_the_other() {
+    const ENOSPC: i32 = 28;
+    // Refused by the first: nothing has changed. Refused by the second: it is out.
+    for (refuser, is_done) in [("/data/", false), ("/mirror/", true)] {
+        for call in ["rename", "remove"] {
+            let machine = Machine::of(&["data", "mirror"], 3);
+            let both = wish(Some("/mirror"), &[], 1);
+            let (env, disks) = open(&machine, &both).unwrap();
+            put(&env, "tree/a", b"one").unwrap();
+            put(&env, "tree/b", b"two").unwrap();
+            assert!(disks.fill());
+            machine.fail(call, &format!("{refuser}tree/a"), ENOSPC, 1);
+            let done = match call {
+                "rename" => env.disk.rename(&path("tree/a"), &path("tree/b")),
+                _ => env.disk.remove(&path("tree/a")),
+            };
+            assert_eq!(done.is_ok(), is_done, "{call} {refuser}");
+            let status = disks.status();
+            let is_out = status.disks.iter().any(|disk| disk.metadata == State::Out);
+            assert_eq!(is_out, is_done, "{call} {refuser}");
+            assert_eq!(get(&*env.disk, &path("tree/a")).is_ok(), !is_done);
+            drop((env, disks));
+            let (env, disks) = open(&machine, &both).unwrap();
+            let _ = disks.add(Path::new("/mirror"));
+            assert!(disks.fill());
+            assert_eq!(get(&*env.disk, &path("tree/a")).is_ok(), !is_done);
+            for name in ["a", "b"] {
+                let in_copy = |root: &str| get(&machine, &Path::new(root).join("tree").join(name)).ok();
+                assert_eq!(in_copy("/data"), in_copy("/mirror"), "{call} {refuser} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_sector_in_one_copy_of_metadata_does_not_stop_the_start() {
+    for bad in ["/data", "/mirror"] {
+        let machine = Machine::of(&["data", "mirror"], 3);
+        let both = wish(Some("/mirror"), &[], 1);
+        let (env, disks) = open(&machine, &both).unwrap();
+        put(&env, "tree/rows", b"rows").unwrap();
+        assert!(disks.fill());
+        let machine = machine.power_cut(&SimRandom::new(3));
+        drop((env, disks));
+        machine.fail("read", &format!("{bad}/tree/rows"), EIO, u32::MAX);
+        let (env, disks) = open(&machine, &both).unwrap();
+        assert_eq!(get(&*env.disk, &path("tree/rows")).unwrap(), b"rows", "{bad}");
+        let status = disks.status();
+        assert!(status.disks.iter().any(|disk| disk.metadata == State::Out && disk.root == Path::new(bad)), "{bad}");
+    }
+}
+
+#[test]
+fn a_list_without_room_is_written_once_there_is_some() {
+    const ENOSPC: i32 = 28;
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    put(&env, PACK, b"payload").unwrap();
+    machine.fail("write", "/data/disks.new", ENOSPC, 2);
+    machine.fail("write", "/d2/segments", EIO, 1);
+    assert!(put(&env, PACK, b"failed!").is_err());
+    assert_eq!(data_state(&disks, "/d2"), State::Out);
+    // Nothing is acknowledged before the list says so.
+    assert!(put(&env, PACK, b"failed!").is_err());
+    put(&env, PACK, b"written").unwrap();
+    drop((env, disks));
+    machine.set("d1", SimDisk::new(4));
+    let refused = open(&machine, &DiskWish::default()).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingData(_)), "{refused}");
+}
+
+#[test]
+fn a_directory_that_gets_payload_again_forgets_what_it_had() {
+    let machine = Machine::of(&["data", "d1"], 3);
+    let first = wish(None, &["/data"], 1);
+    let (env, disks) = open(&machine, &first).unwrap();
+    put(&env, PACK, b"old").unwrap();
+    drop((env, disks));
+    machine.fail("remove", "/data/segments", EIO, 1);
+    let (env, disks) = open(&machine, &wish(None, &["/d1"], 1)).unwrap();
+    assert!(disks.fill());
+    assert_eq!(data_state(&disks, "/data"), State::None);
+    put(&env, PACK, b"new").unwrap();
+    drop((env, disks));
+    assert!(machine.get("data").exists(&path(PACK)).unwrap());
+    let (env, disks) = open(&machine, &wish(None, &["/data", "/d1"], 2)).unwrap();
+    assert!(disks.fill());
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"new");
+    assert_eq!(get(&machine, &path(PACK)).unwrap(), b"new");
+}
