@@ -16,7 +16,7 @@ use crate::class::{Class, FOLDERS, IDENTITY_FILE, doubtful_name, segment};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
-use crate::place::{check_empty, identity};
+use crate::place::{check_empty, check_path, identity};
 use crate::record::{Identity, Listed, State};
 
 impl Catalogue {
@@ -123,6 +123,7 @@ impl Catalogue {
 
     /// A directory for data: a new one, an empty one in the place of a disk that is out, or that disk itself.
     pub(crate) fn add(&self, root: &Path) -> Result<(), DisksError> {
+        check_path(root)?;
         let fail = |error| DisksError::Io(root.to_owned(), error);
         let known = self.members().into_iter().find(|member| member.root == root);
         match (identity(&self.env, root)?, known) {

@@ -49,6 +49,10 @@ pub enum DisksError {
     Split(PathBuf, PathBuf),
     #[error("--copies {copies} needs as many disks, and there are {disks}; name more with --disk DIR")]
     TooFew { copies: u32, disks: usize },
+    #[error(
+        "the path {0:?} cannot be a disk: it must be text in one line of at most 4096 bytes; mount the disk elsewhere"
+    )]
+    Path(PathBuf),
     #[error("a volume has at most {} disks", crate::MEMBERS_MAX)]
     TooMany,
     #[error("{0} is no disk of this volume")]

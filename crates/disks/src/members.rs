@@ -166,9 +166,17 @@ impl Members {
             record.copies = self.copies.load(Ordering::Relaxed);
             record.members = members.iter().map(|member| member.listed()).collect();
             let (mut written, mut failed) = (0, None);
-            for member in members.iter().filter(|member| member.state(Class::Metadata).is_living()) {
+            // First where it is trusted: elsewhere alone it would be a list whose own directory has not everything.
+            let mut living: Vec<_> =
+                members.iter().filter(|member| member.state(Class::Metadata).is_living()).collect();
+            living.sort_by_key(|member| member.state(Class::Metadata) != State::In);
+            for member in living {
+                let is_trusted = member.state(Class::Metadata) == State::In;
+                if !is_trusted && written == 0 && failed.is_some() {
+                    break;
+                }
                 match files::write_new(&self.env, &member.path(Path::new(RECORD_FILE)), &record.encode()) {
-                    Ok(()) => written += usize::from(member.state(Class::Metadata) == State::In),
+                    Ok(()) => written += usize::from(is_trusted),
                     Err(error) => failed = Some((member, error)),
                 }
             }

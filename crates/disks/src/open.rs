@@ -20,7 +20,7 @@ use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
 use crate::error::DisksError;
 use crate::member::{Lost, Member};
 use crate::members::Members;
-use crate::place::{check_empty, check_empty_home, identity, read_small};
+use crate::place::{check_empty, check_empty_home, check_path, has_only_its_mark, identity, read_small};
 use crate::record::{self, Identity, Listed, Record, State};
 use crate::{DiskWish, scan};
 
@@ -46,10 +46,15 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
     if found.is_none() && wanted.is_nothing() {
         return Ok(None);
     }
+    for root in
+        [Some(data), wanted.mirror.as_deref()].into_iter().flatten().chain(wanted.disks.iter().map(|disk| &**disk))
+    {
+        check_path(root)?;
+    }
     let is_first = found.is_none();
     let record = match found {
         Some(record) => record,
-        None => first_record(env),
+        None => first_record(env, data)?,
     };
     let mut plan = Plan {
         env,
@@ -78,9 +83,13 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
     Ok(Some(catalogue))
 }
 
-fn first_record(env: &Env) -> Record {
-    let volume = (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64());
-    Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() }
+/// A start that ended before the first list was written has left its mark: it goes on.
+fn first_record(env: &Env, data: &Path) -> Result<Record, DisksError> {
+    let volume = match identity(env, data)? {
+        Some(own) => own.volume,
+        None => (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64()),
+    };
+    Ok(Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() })
 }
 
 /// The newest list in any directory of metadata that is named here or in another list, and the directories that have one.
@@ -136,11 +145,20 @@ fn exists_unread(env: &Env, root: &Path) -> Option<PathBuf> {
 
 impl Plan<'_> {
     fn place(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
-        let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted) };
+        let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted, None) };
         if identity.volume != self.record.volume {
             return Err(DisksError::OtherVolume(root.to_owned()));
         }
         let is_data_dir = root == self.data;
+        let is_listed = self.record.members.iter().any(|member| member.id == identity.member);
+        let is_begun = self.is_first && is_data_dir;
+        if !is_listed && (is_begun || has_only_its_mark(self.env, root)) {
+            return self.place_fresh(root, class, wanted, Some(identity.member));
+        }
+        let is_fresh = self.fresh.iter().any(|(other, id)| other == root && *id == identity.member);
+        if is_fresh {
+            return self.place_fresh(root, class, wanted, None);
+        }
         let Some(member) = self.record.members.iter_mut().find(|member| member.id == identity.member) else {
             return Err(DisksError::Dismissed(root.to_owned()));
         };
@@ -160,7 +178,14 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn place_fresh(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
+    /// `known`: the id that its mark gives it.
+    fn place_fresh(
+        &mut self,
+        root: &Path,
+        class: Class,
+        wanted: &DiskWish,
+        known: Option<u64>,
+    ) -> Result<(), DisksError> {
         if self.fresh.iter().any(|(other, _)| other == root) {
             // The data directory may be named as a disk, too.
             let member = self.record.members.iter_mut().find(|member| member.root == root);
@@ -175,6 +200,7 @@ impl Plan<'_> {
         let is_first = self.is_first && root == self.data;
         // What is in a new member is removed, so it must be nobody's; the data directory of a new volume keeps what it has.
         match root == self.data {
+            _ if known.is_some() => {}
             true if !is_first => check_empty_home(self.env, root)?,
             true => {}
             false => check_empty(self.env, root)?,
@@ -189,7 +215,7 @@ impl Plan<'_> {
         }
         let old = old.cloned();
         self.record.members.retain(|member| member.root != root);
-        let id = self.env.random.next_u64();
+        let id = known.unwrap_or_else(|| self.env.random.next_u64());
         let mut listed = Listed { id, metadata: State::None, data: State::None, left: 0, root: root.to_owned() };
         match class {
             Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
@@ -284,11 +310,17 @@ impl Plan<'_> {
         let fail = |root: &Path, error| DisksError::Io(root.to_owned(), error);
         for (root, member) in &self.fresh {
             self.env.disk.create_private_dir(root).map_err(|error| fail(root, error))?;
-            if identity(self.env, root)?.is_some() {
+            let own = Identity { volume: self.record.volume, member: *member };
+            let found = identity(self.env, root)?;
+            let is_twice = self.fresh.iter().filter(|(_, other)| other == member).count() > 1;
+            if found == Some(own) && !is_twice {
+                continue;
+            }
+            if found.is_some() {
                 let other = self.fresh.iter().map(|(other, _)| other).find(|other| *other != root).unwrap_or(root);
                 return Err(DisksError::Twice(other.clone(), root.clone()));
             }
-            let text = Identity { volume: self.record.volume, member: *member }.encode();
+            let text = own.encode();
             files::write_new(self.env, &root.join(IDENTITY_FILE), &text).map_err(|error| fail(root, error))?;
         }
         let members = self.record.members.iter().map(|listed| Arc::new(Member::new(listed))).collect::<Vec<_>>();

@@ -12,8 +12,10 @@ use margay_env::checksum_line;
 
 const RECORD_MAGIC: &str = "margay disks, format 1";
 const IDENTITY_MAGIC: &str = "margay disk, format 1";
-/// Maximum size of either file, in bytes.
-pub(crate) const BYTES_MAX: u64 = 64 << 10;
+/// Longest path of a member, in bytes.
+pub(crate) const PATH_BYTES_MAX: usize = 4096;
+/// Maximum size of either file, in bytes: all members with the longest paths.
+pub(crate) const BYTES_MAX: u64 = (MEMBERS_MAX * (PATH_BYTES_MAX + 128) + 1024) as u64;
 /// Most members of a volume.
 pub const MEMBERS_MAX: usize = 64;
 
@@ -199,6 +201,17 @@ mod tests {
                 member(2, State::None, State::Out, "/disk with spaces"),
             ],
         }
+    }
+
+    #[test]
+    fn the_longest_list_fits() {
+        let root = PathBuf::from("/".repeat(PATH_BYTES_MAX));
+        let (metadata, data) = (State::Filling, State::Leaving);
+        let member = Listed { id: u64::MAX, metadata, data, left: u64::MAX, root };
+        let members = vec![member; MEMBERS_MAX];
+        let longest = Record { volume: u128::MAX, generation: u64::MAX, clean: false, copies: 64, members };
+        assert!(longest.encode().len() as u64 <= BYTES_MAX);
+        assert!(Record::decode(&longest.encode()).is_ok());
     }
 
     #[test]

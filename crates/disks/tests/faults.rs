@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
 use margay_disks::{DiskWish, Disks, DisksError, State};
@@ -28,7 +29,8 @@ fn wish(mirror: Option<&str>, disks: &[&str], copies: u32) -> DiskWish {
 }
 
 fn open(machine: &Machine, wish: &DiskWish) -> Result<(Env, Disks), DisksError> {
-    let env = machine.env(&SimRandom::new(machine.get("data").changes() + 77));
+    static SEED: AtomicU64 = AtomicU64::new(77);
+    let env = machine.env(&SimRandom::new(SEED.fetch_add(1, Ordering::Relaxed)));
     let disks = Disks::open(&env, Path::new(DATA), wish)?.unwrap();
     Ok((disks.env(&env), disks))
 }
@@ -380,4 +382,34 @@ fn a_directory_that_gets_payload_again_forgets_what_it_had() {
     assert!(disks.fill());
     assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"new");
     assert_eq!(get(&machine, &path(PACK)).unwrap(), b"new");
+}
+
+#[test]
+fn a_first_start_that_was_cut_short_goes_on() {
+    let all = wish(Some("/mirror"), &["/d1", "/d2"], 2);
+    for changes in 0..40 {
+        let machine = Machine::of(&["data", "mirror", "d1", "d2"], 3);
+        // Each of them stops in turn, and all go on afterwards.
+        for victim in ["data", "mirror", "d1", "d2"] {
+            machine.get(victim).kill_after(changes);
+            drop(open(&machine, &all));
+            machine.set(victim, machine.get(victim).kill(1));
+            for name in ["data", "mirror", "d1", "d2"].iter().filter(|name| **name != victim) {
+                machine.set(name, machine.get(name).kill(1));
+            }
+        }
+        let wish = DiskWish { accept_missing: true, ..all.clone() };
+        let (env, disks) = open(&machine, &wish).unwrap_or_else(|error| panic!("{changes}: {error}"));
+        put(&env, "keys", b"keys").unwrap();
+        drop(disks);
+    }
+}
+
+#[test]
+fn a_path_that_no_list_can_hold_is_refused() {
+    let machine = Machine::of(&["data", "d1", "d2\n"], 3);
+    let refused = open(&machine, &wish(None, &["/d1", "/d2\n"], 2)).map(drop).unwrap_err();
+    assert!(matches!(&refused, DisksError::Path(_)) && !refused.to_string().contains('\n'), "{refused}");
+    let (_env, disks) = open(&machine, &wish(None, &["/d1"], 1)).unwrap();
+    assert!(matches!(disks.add(Path::new("/d2\n")), Err(DisksError::Path(_))));
 }
