@@ -167,7 +167,8 @@ impl Catalogue {
         let was = |class| old.as_ref().map_or(State::None, |old| old.state(class));
         let metadata = if was(Class::Metadata) == State::None { State::None } else { State::Filling };
         let data = if old.is_some() && was(Class::Data) == State::None { State::None } else { State::In };
-        let member = Arc::new(Member::new(&Listed { id, metadata, data, left: 0, root: root.to_owned() }));
+        let member =
+            Arc::new(Member::new(&Listed { id, metadata, data, left: 0, failed: false, root: root.to_owned() }));
         let names = self.names.lock();
         let mut record = self.record.lock();
         {

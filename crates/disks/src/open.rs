@@ -216,7 +216,8 @@ impl Plan<'_> {
         let old = old.cloned();
         self.record.members.retain(|member| member.root != root);
         let id = known.unwrap_or_else(|| self.env.random.next_u64());
-        let mut listed = Listed { id, metadata: State::None, data: State::None, left: 0, root: root.to_owned() };
+        let mut listed =
+            Listed { id, metadata: State::None, data: State::None, left: 0, failed: false, root: root.to_owned() };
         match class {
             Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
             _ => listed.data = State::In,
