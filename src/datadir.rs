@@ -200,7 +200,9 @@ impl DataDir {
             return Err(DataDirError::Absent(path.to_owned()));
         }
         check_owner(env, path)?;
-        with_disks(env, path, &DiskWish::default())
+        let dir = lock(env, path)?;
+        check_owner(env, path)?;
+        with_disks(env, dir, &DiskWish::default())
     }
 
     /// The folder of segment files.
@@ -220,22 +222,30 @@ fn open_or_mark(
     path: &Path,
     format: u32,
     wanted: &DiskWish,
-    check: impl FnOnce(&Env, &Path) -> Result<(), DataDirError>,
+    check: impl Fn(&Env, &Path) -> Result<(), DataDirError>,
 ) -> Result<DataDir, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     env.disk.create_private_dir(path).map_err(fail)?;
     check(env, path)?;
-    let dir = if format == FORMAT_VERSION { with_disks(env, path, wanted)? } else { lock(env, path)? };
+    let dir = lock(env, path)?;
+    // Another process may have moved it, or made it something else, before it was locked.
+    check(env, path)?;
+    let dir = if format == FORMAT_VERSION { with_disks(env, dir, wanted)? } else { dir };
     if !dir.env.disk.exists(&path.join("format")).map_err(fail)? {
         mark(&dir.env, path, format).map_err(fail)?;
     }
     Ok(dir)
 }
 
-/// Locks the directory and opens the others of its volume.
-fn with_disks(env: &Env, path: &Path, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
+/// Opens the other directories of the volume of a locked one.
+fn with_disks(env: &Env, dir: DataDir, wanted: &DiskWish) -> Result<DataDir, DataDirError> {
+    let path = &*dir.path.clone();
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-    let dir = lock(env, path)?;
+    let is_one_of_several = check_format(env, path)? == Some(DISKS_FORMAT_VERSION);
+    let mirror = wanted.mirror.as_deref().unwrap_or(path);
+    if is_one_of_several && !Disks::has(env, path).map_err(fail)? && !Disks::has(env, mirror).map_err(fail)? {
+        return Err(DisksError::NoRecord(path.to_owned()).into());
+    }
     let Some(disks) = Disks::open(env, path, wanted)? else { return Ok(dir) };
     let DataDir { lock, .. } = dir;
     let dir = watch(&disks.env(env), path, lock).map_err(fail)?;
@@ -411,6 +421,10 @@ mod tests {
         let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
         mark("margay data directory, format 6\n");
         assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 6))));
+        mark("margay data directory, format 4\n");
+        for opened in [start(folder.path()), DataDir::open(&Env::real(), folder.path())] {
+            assert!(matches!(opened, Err(DataDirError::Disks(DisksError::NoRecord(_)))), "its list is not there");
+        }
         for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
             mark(text);
             assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");

@@ -59,6 +59,12 @@ impl DataDir {
 
     /// The rows were not moved, and never will be by what was begun.
     pub fn stay(&self) -> io::Result<()> {
+        // They may have been laid aside for rows that the database has lost since.
+        let (tree, left) = (self.tree(), self.path.join(LEFT_TREE));
+        if !self.env.disk.exists(&tree)? && self.env.disk.exists(&left)? {
+            self.env.disk.rename(&left, &tree)?;
+            self.env.disk.sync_dir(&self.path)?;
+        }
         mark(&self.env, &self.path, FORMAT_VERSION)?;
         self.env.disk.remove(&self.path.join(MOVING_FILE))
     }
@@ -85,6 +91,21 @@ pub fn begin_to_move(env: &Env, path: &Path, place: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_were_laid_aside_come_back_when_the_directory_stays() {
+        let (env, folder) = (Env::real(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("data");
+        let dir = DataDir::open_or_create(&env, &path).unwrap();
+        env.disk.create_private_dir(&dir.tree()).unwrap();
+        begin_to_move(&env, &path, "there").unwrap();
+        // Killed behind the first step of `moved`, and the database was set back.
+        env.disk.rename(&dir.tree(), &path.join(LEFT_TREE)).unwrap();
+        drop(dir);
+        let (dir, _) = DataDir::open_to_move(&env, &path).unwrap();
+        dir.stay().unwrap();
+        assert!(env.disk.exists(&dir.tree()).unwrap() && !env.disk.exists(&path.join(LEFT_TREE)).unwrap());
+    }
 
     #[test]
     fn a_directory_on_its_way_is_opened_by_nobody_else() {

@@ -12,12 +12,11 @@ use std::sync::Arc;
 use margay_env::files;
 
 use crate::catalogue::{Catalogue, Names};
-use crate::class::{Class, FOLDERS, IDENTITY_FILE, segment};
-use crate::doubt::doubtful_name;
+use crate::class::{Class, FOLDERS, IDENTITY_FILE, doubtful_name, segment};
 use crate::entry::{Copy, Entry};
 use crate::error::DisksError;
 use crate::member::Member;
-use crate::place::{check_empty, identity};
+use crate::place::{check_empty, check_path, identity};
 use crate::record::{Identity, Listed, State};
 
 impl Catalogue {
@@ -124,6 +123,7 @@ impl Catalogue {
 
     /// A directory for data: a new one, an empty one in the place of a disk that is out, or that disk itself.
     pub(crate) fn add(&self, root: &Path) -> Result<(), DisksError> {
+        check_path(root)?;
         let fail = |error| DisksError::Io(root.to_owned(), error);
         let known = self.members().into_iter().find(|member| member.root == root);
         match (identity(&self.env, root)?, known) {
@@ -167,7 +167,8 @@ impl Catalogue {
         let was = |class| old.as_ref().map_or(State::None, |old| old.state(class));
         let metadata = if was(Class::Metadata) == State::None { State::None } else { State::Filling };
         let data = if old.is_some() && was(Class::Data) == State::None { State::None } else { State::In };
-        let member = Arc::new(Member::new(&Listed { id, metadata, data, left: 0, root: root.to_owned() }));
+        let member =
+            Arc::new(Member::new(&Listed { id, metadata, data, left: 0, failed: false, root: root.to_owned() }));
         let names = self.names.lock();
         let mut record = self.record.lock();
         {

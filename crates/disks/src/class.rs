@@ -5,8 +5,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::doubt::is_doubtful;
-
 /// What a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -68,6 +66,26 @@ pub(crate) fn segment(name: &Path) -> PathBuf {
     PathBuf::from(text.split(QUARANTINE).next().unwrap_or_default())
 }
 
+/// Between a segment's name and the generation of the list that first said that its disk is out.
+const DOUBTFUL: &str = ".doubtful-";
+
+pub(crate) fn doubtful_name(name: &Path, left: u64) -> PathBuf {
+    let mut doubtful = segment(name).into_os_string();
+    doubtful.push(format!("{DOUBTFUL}{left:016x}"));
+    doubtful.into()
+}
+
+fn is_doubtful(name: &str) -> bool {
+    name.contains(DOUBTFUL)
+}
+
+/// The segment and the order of leaving.
+pub(crate) fn in_doubt(name: &str) -> Option<(PathBuf, u64)> {
+    let (segment, left) = name.split_once(DOUBTFUL)?;
+    let left = u64::from_str_radix(left, 16).ok()?;
+    Some((Path::new(DATA_FOLDER).join(segment), left))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +114,15 @@ mod tests {
         ] {
             assert_eq!(of(path), Class::Local, "{path}");
         }
+    }
+
+    #[test]
+    fn a_name_in_doubt_names_its_segment() {
+        let name = doubtful_name(Path::new("segments/0000000000000001.pack.quarantine-0000000000000009"), 17);
+        assert_eq!(name, Path::new("segments/0000000000000001.pack.doubtful-0000000000000011"));
+        let name = name.file_name().unwrap().to_str().unwrap();
+        assert!(is_doubtful(name));
+        assert_eq!(in_doubt(name), Some(("segments/0000000000000001.pack".into(), 17)));
+        assert_eq!(in_doubt("0000000000000001.pack.doubtful-x"), None);
     }
 }

@@ -12,30 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalogue::Catalogue;
-use crate::class::{Class, DATA_FOLDER, segment};
+use crate::class::{Class, DATA_FOLDER, doubtful_name, in_doubt};
 use crate::entry::{Copy, Entry, Inner};
 use crate::member::Member;
 use crate::record::State;
-
-/// Between a segment's name and the generation of the list that first said that its disk is out.
-const DOUBTFUL: &str = ".doubtful-";
-
-pub(crate) fn doubtful_name(name: &Path, left: u64) -> PathBuf {
-    let mut doubtful = segment(name).into_os_string();
-    doubtful.push(format!("{DOUBTFUL}{left:016x}"));
-    doubtful.into()
-}
-
-pub(crate) fn is_doubtful(name: &str) -> bool {
-    name.contains(DOUBTFUL)
-}
-
-/// The segment and the order of leaving.
-fn parse(name: &str) -> Option<(PathBuf, u64)> {
-    let (segment, left) = name.split_once(DOUBTFUL)?;
-    let left = u64::from_str_radix(left, 16).ok()?;
-    Some((Path::new(DATA_FOLDER).join(segment), left))
-}
 
 impl Catalogue {
     /// Copies in doubt in a member's directory: segment and order of leaving.
@@ -44,7 +24,7 @@ impl Catalogue {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             listed => listed?,
         };
-        Ok(listed.iter().filter(|entry| !entry.is_dir).filter_map(|entry| parse(&entry.name)).collect())
+        Ok(listed.iter().filter(|entry| !entry.is_dir).filter_map(|entry| in_doubt(&entry.name)).collect())
     }
 
     /// Whether a disk that is out may have something newer than one that left then.
@@ -112,20 +92,5 @@ impl Catalogue {
             drop(self.env.disk.remove(&copy.member.path(&doubtful_name(name, left))));
             false
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_in_doubt_names_its_segment() {
-        let name = doubtful_name(Path::new("segments/0000000000000001.pack.quarantine-0000000000000009"), 17);
-        assert_eq!(name, Path::new("segments/0000000000000001.pack.doubtful-0000000000000011"));
-        let name = name.file_name().unwrap().to_str().unwrap();
-        assert!(is_doubtful(name));
-        assert_eq!(parse(name), Some(("segments/0000000000000001.pack".into(), 17)));
-        assert_eq!(parse("0000000000000001.pack.doubtful-x"), None);
     }
 }

@@ -15,8 +15,7 @@ use std::sync::{Arc, OnceLock};
 use margay_env::{Disk, File, OpenMode};
 use parking_lot::RwLock;
 
-use crate::class::Class;
-use crate::doubt::doubtful_name;
+use crate::class::{Class, doubtful_name};
 use crate::member::{Member, again, is_fault};
 use crate::members::Members;
 use crate::record::State;
@@ -241,6 +240,11 @@ impl Outcome {
         }
     }
 
+    /// It lacks what another one has, whoever's fault that is.
+    pub(crate) fn fail(&mut self, member: &Arc<Member>, error: io::Error) {
+        self.failed.push((Arc::clone(member), error));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.succeeded == 0 && self.refused.is_none() && self.failed.is_empty()
     }
@@ -271,10 +275,15 @@ pub(crate) fn together<T: Sync>(items: &[T], work: impl Fn(&T) -> io::Result<()>
     }
     let work = &work;
     std::thread::scope(|scope| {
-        let started: Vec<_> = others.iter().map(|item| scope.spawn(move || work(item))).collect();
+        let start = |item| std::thread::Builder::new().spawn_scoped(scope, move || work(item));
+        let started: Vec<_> = others.iter().map(start).collect();
         let mut results = vec![work(first)];
         let broke_off = |_| Err(io::Error::other("a sync broke off"));
-        results.extend(started.into_iter().map(|thread| thread.join().unwrap_or_else(broke_off)));
+        results.extend(started.into_iter().zip(others).map(|(thread, item)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(broke_off),
+            // Without a thread they run one after the other.
+            Err(_) => work(item),
+        }));
         results
     })
 }

@@ -36,6 +36,11 @@ pub enum DisksError {
          that only they had is lost then)", .0.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     MissingData(Vec<PathBuf>),
+    #[error(
+        "{0} is one of several directories of a volume, and the list of them (the file disks) is in none that can be read: name \
+         the other directory with metadata with --mirror-metadata, or put back a copy of the file"
+    )]
+    NoRecord(PathBuf),
     #[error("no directory of {0} has all metadata; bring back the one that was used last")]
     NoMetadata(PathBuf),
     #[error(
@@ -44,6 +49,10 @@ pub enum DisksError {
     Split(PathBuf, PathBuf),
     #[error("--copies {copies} needs as many disks, and there are {disks}; name more with --disk DIR")]
     TooFew { copies: u32, disks: usize },
+    #[error(
+        "the path {0:?} cannot be a disk: it must be text in one line of at most 4096 bytes; mount the disk elsewhere"
+    )]
+    Path(PathBuf),
     #[error("a volume has at most {} disks", crate::MEMBERS_MAX)]
     TooMany,
     #[error("{0} is no disk of this volume")]

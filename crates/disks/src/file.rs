@@ -78,7 +78,7 @@ impl File for CopiedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.entry.sync(&self.catalogue)
+        self.entry.sync(&self.catalogue).inspect_err(|_| self.catalogue.differ.store(true, Ordering::Relaxed))
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use margay_env::{File, OpenMode};
 
 use crate::catalogue::Catalogue;
-use crate::class::{Class, FILLING, FOLDERS};
+use crate::class::{Class, DATA_FOLDER, FILLING, FOLDERS};
 use crate::entry::{Copy, Entry, Inner};
 use crate::member::{Member, is_fault};
 use crate::record::State;
@@ -315,7 +315,7 @@ impl Catalogue {
         let leaving: Vec<Arc<Member>> =
             self.members().into_iter().filter(|member| member.state(Class::Data) == State::Leaving).collect();
         for member in leaving {
-            let mut left = 0;
+            let (mut left, mut removed) = (0, 0);
             let names = self.names.lock();
             for entry in names.entries.values().filter(|entry| entry.class == Class::Data) {
                 let mut inner = entry.inner.write();
@@ -330,8 +330,16 @@ impl Catalogue {
                     std::mem::take(&mut inner.copies).into_iter().partition(|copy| copy.member.id == member.id);
                 inner.copies = kept;
                 let gone: Vec<Copy> = gone;
-                // One that stays is removed when the volume is opened.
+                removed += gone.len();
+                // One that stays is removed when this directory gets payload again.
                 gone.iter().for_each(|copy| drop(self.env.disk.remove(&copy.path(&inner.name))));
+            }
+            drop(names);
+            if removed > 0
+                && let Err(error) = self.env.disk.sync_dir(&member.path(Path::new(DATA_FOLDER)))
+            {
+                let _ = self.take_out(&member, &error);
+                continue;
             }
             if left == 0 {
                 self.dismiss(&member);

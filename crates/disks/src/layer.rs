@@ -108,15 +108,11 @@ impl Layer {
     fn rename_copies(&self, names: &mut MutexGuard<'_, Names>, from: &Path, to: &Path) -> io::Result<()> {
         let entry = names.entries.get(from).cloned().ok_or(io::ErrorKind::NotFound)?;
         let replaced = names.entries.get(to).cloned();
-        let mut outcome = Outcome::default();
         {
             let mut inner = entry.inner.write();
             let counting = inner.copies.iter().filter(|copy| copy.complete && copy.counts(entry.class));
             let members: Vec<Arc<Member>> = counting.map(|copy| Arc::clone(&copy.member)).collect();
-            for member in &members {
-                outcome.add_member(member, self.disk().rename(&member.path(from), &member.path(to)));
-            }
-            outcome.settle(&self.0)?;
+            self.change_names(&members, |member| self.disk().rename(&member.path(from), &member.path(to)))?;
             inner.name = to.to_owned();
             if let Some(replaced) = replaced {
                 let mut old = replaced.inner.write();
@@ -134,18 +130,14 @@ impl Layer {
 
     fn remove_copies(&self, names: &mut MutexGuard<'_, Names>, name: &Path) -> io::Result<()> {
         let entry = names.entries.get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
-        let mut outcome = Outcome::default();
         let mut inner = entry.inner.write();
-        for copy in inner.copies.iter().filter(|copy| copy.complete && copy.counts(entry.class)) {
-            let removed = match self.disk().remove(&copy.member.path(name)) {
+        let counting = inner.copies.iter().filter(|copy| copy.is_readable(entry.class));
+        let members: Vec<Arc<Member>> = counting.map(|copy| Arc::clone(&copy.member)).collect();
+        if !members.is_empty() {
+            self.change_names(&members, |member| match self.disk().remove(&member.path(name)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 other => other,
-            };
-            outcome.add_member(&copy.member, removed);
-        }
-        let is_known_somewhere = inner.readable(entry.class) > 0;
-        if is_known_somewhere {
-            outcome.settle(&self.0)?;
+            })?;
         }
         inner.removed = true;
         self.0.remove_doubtful(&mut inner, |_| true);
@@ -153,6 +145,30 @@ impl Layer {
         names.entries.remove(name);
         self.note_removed(names, name);
         Ok(())
+    }
+
+    /// Changes a name on each member, first on the one that cannot be taken out: while nobody has changed it, an error
+    /// changes nothing; behind that, who has not is out, for whatever reason.
+    fn change_names(&self, members: &[Arc<Member>], op: impl Fn(&Member) -> io::Result<()>) -> io::Result<()> {
+        let mut members = members.to_vec();
+        members.sort_by_key(|member| !self.0.is_last(member));
+        let (mut outcome, mut is_changed) = (Outcome::default(), false);
+        for member in &members {
+            match op(member) {
+                Err(error) if !is_changed && (!is_fault(&error) || self.0.is_last(member)) => {
+                    self.0.differ.store(true, Ordering::Relaxed);
+                    // The error of the call counts; who failed before it is out.
+                    let _ = outcome.settle(&self.0);
+                    return Err(error);
+                }
+                Err(error) => outcome.fail(member, error),
+                Ok(()) => {
+                    is_changed = true;
+                    outcome.add_member(member, Ok(()));
+                }
+            }
+        }
+        outcome.settle(&self.0).inspect_err(|_| self.0.differ.store(true, Ordering::Relaxed))
     }
 
     /// A disk that is out may still have it.

@@ -47,14 +47,18 @@ impl Member {
             epoch: AtomicU64::new(0),
             left: AtomicU64::new(listed.left),
             suspect: AtomicBool::new(false),
-            lost: Mutex::new(None),
+            lost: Mutex::new(listed.failed.then(|| Lost {
+                is_absent: false,
+                why: "it met an error before the last start; `margay disk add` fills it again".to_owned(),
+            })),
         }
     }
 
     pub(crate) fn listed(&self) -> Listed {
         let (metadata, data) = (self.state(Class::Metadata), self.state(Class::Data));
         let left = if self.is_out() { self.left() } else { 0 };
-        Listed { id: self.id, metadata, data, left, root: self.root.clone() }
+        let failed = left > 0 && self.lost().is_some_and(|lost| !lost.is_absent);
+        Listed { id: self.id, metadata, data, left, failed, root: self.root.clone() }
     }
 
     fn role(&self, class: Class) -> &AtomicU8 {
@@ -87,7 +91,8 @@ impl Member {
 
     /// Takes it out of all of its roles; the list of generation `at` says so first. Who is out already left before.
     pub(crate) fn leave(&self, lost: Lost, at: u64) {
-        if !self.is_out() {
+        let was_out = self.is_out();
+        if !was_out {
             self.left.store(at, Ordering::SeqCst);
         }
         self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -96,7 +101,11 @@ impl Member {
                 self.set(class, State::Out);
             }
         }
-        *self.lost.lock() = Some(lost);
+        let mut known = self.lost.lock();
+        // An error of before is not forgotten because its directory is not there, too.
+        if !was_out || known.is_none() {
+            *known = Some(lost);
+        }
     }
 
     pub(crate) fn lost(&self) -> Option<Lost> {

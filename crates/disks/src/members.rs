@@ -10,14 +10,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_env::{Env, files};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::class::{Class, RECORD_FILE};
-use crate::member::{Lost, Member, again};
+use crate::member::{Lost, Member, again, is_fault};
 use crate::record::{Record, State};
 
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Members {
     pub(crate) record: Mutex<Record>,
     /// Members that are out and not yet listed so.
     unsettled: AtomicU64,
+    /// The newest list found no room.
+    pending: AtomicBool,
     dead: OnceLock<String>,
     pub(crate) wake: (Mutex<bool>, Condvar),
 }
@@ -47,6 +49,7 @@ impl Members {
             copies: AtomicU32::new(record.copies),
             record: Mutex::new(record),
             unsettled: AtomicU64::new(0),
+            pending: AtomicBool::new(false),
             dead: OnceLock::new(),
             wake: (Mutex::new(false), Condvar::new()),
         }
@@ -87,6 +90,12 @@ impl Members {
         if self.unsettled.load(Ordering::SeqCst) > 0 {
             drop(self.record.lock());
         }
+        if self.pending.load(Ordering::SeqCst) {
+            let mut record = self.record.lock();
+            if self.pending.load(Ordering::SeqCst) {
+                self.store_record(&mut record)?;
+            }
+        }
         self.check_dead()
     }
 
@@ -125,7 +134,8 @@ impl Members {
         self.store_record(record)
     }
 
-    fn is_last(&self, member: &Arc<Member>) -> bool {
+    /// Whether nobody else has what it has.
+    pub(crate) fn is_last(&self, member: &Arc<Member>) -> bool {
         let members = self.all.read();
         let other = |class| {
             members
@@ -141,6 +151,14 @@ impl Members {
 
     /// Writes the list as it is now, with the next generation.
     pub(crate) fn store_record(&self, record: &mut Record) -> io::Result<()> {
+        // It may take somebody out: who syncs meanwhile waits until that is listed.
+        self.unsettled.fetch_add(1, Ordering::SeqCst);
+        let stored = self.write_record(record);
+        self.unsettled.fetch_sub(1, Ordering::SeqCst);
+        stored
+    }
+
+    fn write_record(&self, record: &mut Record) -> io::Result<()> {
         self.check_dead()?;
         loop {
             let members = self.members();
@@ -148,13 +166,29 @@ impl Members {
             record.copies = self.copies.load(Ordering::Relaxed);
             record.members = members.iter().map(|member| member.listed()).collect();
             let (mut written, mut failed) = (0, None);
-            for member in members.iter().filter(|member| member.state(Class::Metadata).is_living()) {
+            // First where it is trusted: elsewhere alone it would be a list whose own directory has not everything.
+            let mut living: Vec<_> =
+                members.iter().filter(|member| member.state(Class::Metadata).is_living()).collect();
+            living.sort_by_key(|member| member.state(Class::Metadata) != State::In);
+            for member in living {
+                let is_trusted = member.state(Class::Metadata) == State::In;
+                if !is_trusted && written == 0 && failed.is_some() {
+                    break;
+                }
                 match files::write_new(&self.env, &member.path(Path::new(RECORD_FILE)), &record.encode()) {
-                    Ok(()) => written += usize::from(member.state(Class::Metadata) == State::In),
+                    Ok(()) => written += usize::from(is_trusted),
                     Err(error) => failed = Some((member, error)),
                 }
             }
-            let Some((member, error)) = failed else { return Ok(()) };
+            let Some((member, error)) = failed else {
+                self.pending.store(false, Ordering::SeqCst);
+                return Ok(());
+            };
+            if written == 0 && !is_fault(&error) {
+                // Without room: it is tried again before anything is acknowledged.
+                self.pending.store(true, Ordering::SeqCst);
+                return Err(error);
+            }
             if written == 0 {
                 let why = format!("the list of disks could be written nowhere: {error}");
                 // The first reason is kept.

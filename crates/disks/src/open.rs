@@ -3,7 +3,9 @@
 //! Invariants: N1 nothing is written to a directory before all of them were looked at and found right.
 //!             N2 a directory of metadata that is missing, and not listed as out, may have gone on alone: without it the volume
 //!                opens only when told so.
-//!             N3 of two lists with one generation and different content none is believed.
+//!             N3 of two lists with one generation and different content none is believed; and none of two that each say of the
+//!                other's directory that it is out, and trust their own.
+//!             N4 a trusted directory of metadata without a list that can be read is a missing one.
 //! Not here:   what the files are (scan), filling (fill).
 
 use std::collections::BTreeSet;
@@ -18,7 +20,7 @@ use crate::class::{Class, IDENTITY_FILE, RECORD_FILE};
 use crate::error::DisksError;
 use crate::member::{Lost, Member};
 use crate::members::Members;
-use crate::place::{check_empty, check_empty_home, identity, read_small};
+use crate::place::{check_empty, check_empty_home, check_path, has_only_its_mark, identity, read_small};
 use crate::record::{self, Identity, Listed, Record, State};
 use crate::{DiskWish, scan};
 
@@ -32,20 +34,38 @@ struct Plan<'a> {
     /// Directories that become members.
     fresh: Vec<(PathBuf, u64)>,
     is_first: bool,
+    /// Directories with a list.
+    listing: BTreeSet<PathBuf>,
+    /// Members that get payload again: what they have of it is of an earlier time.
+    emptied: BTreeSet<u64>,
 }
 
 /// `None`: a directory without others.
 pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<Arc<Catalogue>>, DisksError> {
-    let found = newest(env, data, wanted.mirror.as_deref())?;
+    let (found, listing) = newest(env, data, wanted.mirror.as_deref())?;
     if found.is_none() && wanted.is_nothing() {
         return Ok(None);
+    }
+    for root in
+        [Some(data), wanted.mirror.as_deref()].into_iter().flatten().chain(wanted.disks.iter().map(|disk| &**disk))
+    {
+        check_path(root)?;
     }
     let is_first = found.is_none();
     let record = match found {
         Some(record) => record,
-        None => first_record(env),
+        None => first_record(env, data)?,
     };
-    let mut plan = Plan { env, data, record, present: BTreeSet::new(), fresh: Vec::new(), is_first };
+    let mut plan = Plan {
+        env,
+        data,
+        record,
+        present: BTreeSet::new(),
+        fresh: Vec::new(),
+        is_first,
+        listing,
+        emptied: BTreeSet::new(),
+    };
     plan.place(data, Class::Metadata, wanted)?;
     if let Some(mirror) = &wanted.mirror {
         plan.place(mirror, Class::Metadata, wanted)?;
@@ -57,53 +77,88 @@ pub(crate) fn open(env: &Env, data: &Path, wanted: &DiskWish) -> Result<Option<A
     plan.check_missing(wanted)?;
     plan.check_copies(wanted)?;
     plan.warn_of_one_disk();
+    let emptied = std::mem::take(&mut plan.emptied);
     let catalogue = plan.begin()?;
-    scan::open(&catalogue)?;
+    scan::open(&catalogue, &emptied)?;
     Ok(Some(catalogue))
 }
 
-fn first_record(env: &Env) -> Record {
-    let volume = (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64());
-    Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() }
+/// A start that ended before the first list was written has left its mark: it goes on.
+fn first_record(env: &Env, data: &Path) -> Result<Record, DisksError> {
+    let volume = match identity(env, data)? {
+        Some(own) => own.volume,
+        None => (u128::from(env.random.next_u64()) << 64) | u128::from(env.random.next_u64()),
+    };
+    Ok(Record { volume, generation: 0, clean: true, copies: 1, members: Vec::new() })
 }
 
-/// The newest list in any directory of metadata that is named here or in another list.
-fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<Option<Record>, DisksError> {
+/// The newest list in any directory of metadata that is named here or in another list, and the directories that have one.
+fn newest(env: &Env, data: &Path, mirror: Option<&Path>) -> Result<(Option<Record>, BTreeSet<PathBuf>), DisksError> {
     let mut ahead: Vec<PathBuf> = [Some(data), mirror].into_iter().flatten().map(Path::to_owned).collect();
     let mut seen = BTreeSet::new();
-    let mut best: Option<(Record, PathBuf)> = None;
+    let mut found: Vec<(Record, PathBuf)> = Vec::new();
+    let mut unreadable = None;
     while let Some(root) = ahead.pop() {
         if !seen.insert(root.clone()) {
             continue;
         }
-        let Some(record) = read_small(env, &root, RECORD_FILE, Record::decode)? else { continue };
+        let Some(record) = read_small(env, &root, RECORD_FILE, Record::decode)? else {
+            unreadable = unreadable.or_else(|| exists_unread(env, &root));
+            continue;
+        };
         let is_named = [Some(data), mirror].contains(&Some(&*root));
         let metadata = record.members.iter().filter(|member| member.metadata != State::None);
         ahead.extend(metadata.map(|member| member.root.clone()));
-        best = match best {
-            Some((known, place)) if known.volume != record.volume => {
-                if is_named {
-                    return Err(DisksError::OtherVolume(root));
-                }
-                Some((known, place))
-            }
-            Some((known, place)) if known.generation == record.generation && known != record => {
-                return Err(DisksError::Split(place, root));
-            }
-            Some((known, place)) if known.generation >= record.generation => Some((known, place)),
-            _ => Some((record, root)),
-        };
+        match found.first() {
+            Some((known, _)) if known.volume != record.volume && is_named => return Err(DisksError::OtherVolume(root)),
+            Some((known, _)) if known.volume != record.volume => {}
+            _ => found.push((record, root)),
+        }
     }
-    Ok(best.map(|(record, _)| record))
+    found.sort_by_key(|(record, _)| std::cmp::Reverse(record.generation));
+    let listing = found.iter().map(|(_, root)| root.clone()).collect();
+    let mut found = found.into_iter();
+    let Some((best, place)) = found.next() else {
+        // It may say that there are others.
+        return unreadable.map_or(Ok((None, listing)), |root| Err(DisksError::NoRecord(root)));
+    };
+    let own = identity(env, &place)?.map(|own| own.member);
+    let state = |record: &Record| {
+        let listed = record.members.iter().find(|member| Some(member.id) == own);
+        listed.map(|member| member.metadata)
+    };
+    for (older, root) in found {
+        let is_other = older.generation == best.generation && older != best;
+        // A directory that came back in order is first listed as being filled, in each list.
+        let went_on_alone = state(&older) == Some(State::Out) && state(&best) == Some(State::In);
+        if is_other || went_on_alone {
+            return Err(DisksError::Split(place, root));
+        }
+    }
+    Ok((Some(best), listing))
+}
+
+fn exists_unread(env: &Env, root: &Path) -> Option<PathBuf> {
+    let is_there = env.disk.exists(&root.join(RECORD_FILE)).unwrap_or(true);
+    is_there.then(|| root.to_owned())
 }
 
 impl Plan<'_> {
     fn place(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
-        let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted) };
+        let Some(identity) = identity(self.env, root)? else { return self.place_fresh(root, class, wanted, None) };
         if identity.volume != self.record.volume {
             return Err(DisksError::OtherVolume(root.to_owned()));
         }
         let is_data_dir = root == self.data;
+        let is_listed = self.record.members.iter().any(|member| member.id == identity.member);
+        let is_begun = self.is_first && is_data_dir;
+        if !is_listed && (is_begun || has_only_its_mark(self.env, root)) {
+            return self.place_fresh(root, class, wanted, Some(identity.member));
+        }
+        let is_fresh = self.fresh.iter().any(|(other, id)| other == root && *id == identity.member);
+        if is_fresh {
+            return self.place_fresh(root, class, wanted, None);
+        }
         let Some(member) = self.record.members.iter_mut().find(|member| member.id == identity.member) else {
             return Err(DisksError::Dismissed(root.to_owned()));
         };
@@ -112,14 +167,25 @@ impl Plan<'_> {
         }
         member.root = root.to_owned();
         match class {
-            Class::Data if matches!(member.data, State::None | State::Leaving) => member.data = State::In,
+            Class::Data if member.data == State::None => {
+                self.emptied.insert(member.id);
+                member.data = State::In;
+            }
+            Class::Data if member.data == State::Leaving => member.data = State::In,
             Class::Metadata if member.metadata == State::None => member.metadata = State::Filling,
             _ => {}
         }
         Ok(())
     }
 
-    fn place_fresh(&mut self, root: &Path, class: Class, wanted: &DiskWish) -> Result<(), DisksError> {
+    /// `known`: the id that its mark gives it.
+    fn place_fresh(
+        &mut self,
+        root: &Path,
+        class: Class,
+        wanted: &DiskWish,
+        known: Option<u64>,
+    ) -> Result<(), DisksError> {
         if self.fresh.iter().any(|(other, _)| other == root) {
             // The data directory may be named as a disk, too.
             let member = self.record.members.iter_mut().find(|member| member.root == root);
@@ -134,6 +200,7 @@ impl Plan<'_> {
         let is_first = self.is_first && root == self.data;
         // What is in a new member is removed, so it must be nobody's; the data directory of a new volume keeps what it has.
         match root == self.data {
+            _ if known.is_some() => {}
             true if !is_first => check_empty_home(self.env, root)?,
             true => {}
             false => check_empty(self.env, root)?,
@@ -148,8 +215,9 @@ impl Plan<'_> {
         }
         let old = old.cloned();
         self.record.members.retain(|member| member.root != root);
-        let id = self.env.random.next_u64();
-        let mut listed = Listed { id, metadata: State::None, data: State::None, left: 0, root: root.to_owned() };
+        let id = known.unwrap_or_else(|| self.env.random.next_u64());
+        let mut listed =
+            Listed { id, metadata: State::None, data: State::None, left: 0, failed: false, root: root.to_owned() };
         match class {
             Class::Metadata => listed.metadata = if is_first { State::In } else { State::Filling },
             _ => listed.data = State::In,
@@ -177,15 +245,17 @@ impl Plan<'_> {
 
     fn check_missing(&mut self, wanted: &DiskWish) -> Result<(), DisksError> {
         let mut missing_data = Vec::new();
+        // Payload of those who were out before may be nowhere else, too.
+        let were_out = self.record.members.iter().filter(|member| member.data == State::Out).count();
         for member in &mut self.record.members {
-            if self.present.contains(&member.id) {
-                continue;
-            }
-            let found = identity(self.env, &member.root)?;
-            if found == Some(Identity { volume: self.record.volume, member: member.id }) {
+            let own = Some(Identity { volume: self.record.volume, member: member.id });
+            let is_there = self.present.contains(&member.id) || identity(self.env, &member.root)? == own;
+            let is_fresh = self.fresh.iter().any(|(_, id)| *id == member.id);
+            if is_there && (member.metadata != State::In || is_fresh || self.listing.contains(&member.root)) {
                 self.present.insert(member.id);
                 continue;
             }
+            self.present.remove(&member.id);
             if member.metadata == State::In && !wanted.accept_missing {
                 return Err(DisksError::MissingMetadata(member.root.clone()));
             }
@@ -198,7 +268,8 @@ impl Plan<'_> {
             member.left = if member.left == 0 { self.record.generation + 1 } else { member.left };
             tracing::error!(disk = %member.root.display(), "this disk is not there: the volume opens without it");
         }
-        if missing_data.len() >= self.record.copies as usize && !wanted.accept_missing {
+        let too_many = !missing_data.is_empty() && missing_data.len() + were_out >= self.record.copies as usize;
+        if too_many && !wanted.accept_missing {
             return Err(DisksError::MissingData(missing_data));
         }
         if !self.record.members.iter().any(|member| member.metadata == State::In) {
@@ -240,11 +311,17 @@ impl Plan<'_> {
         let fail = |root: &Path, error| DisksError::Io(root.to_owned(), error);
         for (root, member) in &self.fresh {
             self.env.disk.create_private_dir(root).map_err(|error| fail(root, error))?;
-            if identity(self.env, root)?.is_some() {
+            let own = Identity { volume: self.record.volume, member: *member };
+            let found = identity(self.env, root)?;
+            let is_twice = self.fresh.iter().filter(|(_, other)| other == member).count() > 1;
+            if found == Some(own) && !is_twice {
+                continue;
+            }
+            if found.is_some() {
                 let other = self.fresh.iter().map(|(other, _)| other).find(|other| *other != root).unwrap_or(root);
                 return Err(DisksError::Twice(other.clone(), root.clone()));
             }
-            let text = Identity { volume: self.record.volume, member: *member }.encode();
+            let text = own.encode();
             files::write_new(self.env, &root.join(IDENTITY_FILE), &text).map_err(|error| fail(root, error))?;
         }
         let members = self.record.members.iter().map(|listed| Arc::new(Member::new(listed))).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use margay_env::{Env, files};
 
-use crate::class::IDENTITY_FILE;
+use crate::class::{FOLDERS, IDENTITY_FILE};
 use crate::error::DisksError;
 use crate::record::{self, Identity};
 
@@ -40,6 +40,24 @@ pub(crate) fn read_small<T>(
 
 pub(crate) fn identity(env: &Env, root: &Path) -> Result<Option<Identity>, DisksError> {
     read_small(env, root, IDENTITY_FILE, Identity::decode)
+}
+
+/// A path must fit into a line of the list.
+pub(crate) fn check_path(root: &Path) -> Result<(), DisksError> {
+    let is_line = |text: &str| text.len() <= record::PATH_BYTES_MAX && !text.contains(['\n', '\r']);
+    if root.to_str().is_some_and(is_line) { Ok(()) } else { Err(DisksError::Path(root.to_owned())) }
+}
+
+/// Whether a directory has nothing but its mark: it became a member, and was not listed before all ended.
+pub(crate) fn has_only_its_mark(env: &Env, root: &Path) -> bool {
+    let is_empty = |folder: &str| match env.disk.list(&root.join(folder)) {
+        Ok(entries) => entries.is_empty(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    let names = env.disk.list(root).unwrap_or_default();
+    let is_own =
+        |name: &str| HARMLESS.contains(&name) || name == IDENTITY_FILE || (FOLDERS.contains(&name) && is_empty(name));
+    names.iter().all(|entry| is_own(&entry.name))
 }
 
 /// A directory that becomes a member must have nothing of anybody.

@@ -12,8 +12,10 @@ use margay_env::checksum_line;
 
 const RECORD_MAGIC: &str = "margay disks, format 1";
 const IDENTITY_MAGIC: &str = "margay disk, format 1";
-/// Maximum size of either file, in bytes.
-pub(crate) const BYTES_MAX: u64 = 64 << 10;
+/// Longest path of a member, in bytes.
+pub(crate) const PATH_BYTES_MAX: usize = 4096;
+/// Maximum size of either file, in bytes: all members with the longest paths.
+pub(crate) const BYTES_MAX: u64 = (MEMBERS_MAX * (PATH_BYTES_MAX + 128) + 1024) as u64;
 /// Most members of a volume.
 pub const MEMBERS_MAX: usize = 64;
 
@@ -64,6 +66,8 @@ pub(crate) struct Listed {
     pub(crate) data: State,
     /// Generation of the list that first said that it is out; 0 if it is not.
     pub(crate) left: u64,
+    /// It is out because of an error, and not only because it was not there.
+    pub(crate) failed: bool,
     pub(crate) root: PathBuf,
 }
 
@@ -89,8 +93,9 @@ impl Record {
             let (metadata, data) = (metadata.name(), data.name());
             text.push_str(&format!("member {id:016x} {metadata} {data} {}\n", root.display()));
         }
-        for Listed { id, left, .. } in self.members.iter().filter(|member| member.left > 0) {
-            text.push_str(&format!("left {id:016x} {left}\n"));
+        for Listed { id, left, failed, .. } in self.members.iter().filter(|member| member.left > 0) {
+            let why = if *failed { "failed" } else { "absent" };
+            text.push_str(&format!("left {id:016x} {left} {why}\n"));
         }
         checksum_line::with(text.into_bytes())
     }
@@ -115,9 +120,10 @@ impl Record {
         let members: Option<Vec<Listed>> = members.into_iter().map(listed).collect();
         let mut members = members.filter(|members| members.len() <= MEMBERS_MAX).ok_or("a member cannot be read")?;
         for line in lefts {
-            let (id, left) = left_at(line).ok_or("it does not say when a member left")?;
+            let (id, left, failed) = left_at(line).ok_or("it does not say when a member left")?;
             let member = members.iter_mut().find(|member| member.id == id);
-            member.ok_or("somebody left who is no member")?.left = left;
+            let member = member.ok_or("somebody left who is no member")?;
+            (member.left, member.failed) = (left, failed);
         }
         Ok(Record { volume, generation, clean, copies, members })
     }
@@ -129,12 +135,14 @@ fn listed(line: &str) -> Option<Listed> {
     let id = u64::try_from(hex(words.next()?, 16)?).ok()?;
     let (metadata, data) = (State::parse(words.next()?)?, State::parse(words.next()?)?);
     let root = PathBuf::from(words.next()?);
-    is_member.then_some(Listed { id, metadata, data, left: 0, root })
+    is_member.then_some(Listed { id, metadata, data, left: 0, failed: false, root })
 }
 
-fn left_at(line: &str) -> Option<(u64, u64)> {
-    let (id, left) = line.strip_prefix("left ")?.split_once(' ')?;
-    Some((u64::try_from(hex(id, 16)?).ok()?, left.parse().ok()?))
+fn left_at(line: &str) -> Option<(u64, u64, bool)> {
+    let [id, left, why @ ("absent" | "failed")] = line.strip_prefix("left ")?.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    Some((u64::try_from(hex(id, 16)?).ok()?, left.parse().ok().filter(|left| *left > 0)?, why == "failed"))
 }
 
 fn hex(digits: &str, count: usize) -> Option<u128> {
@@ -187,6 +195,7 @@ mod tests {
             metadata,
             data,
             left: if data == State::Out { 6 } else { 0 },
+            failed: data == State::Out,
             root: root.into(),
         };
         Record {
@@ -199,6 +208,17 @@ mod tests {
                 member(2, State::None, State::Out, "/disk with spaces"),
             ],
         }
+    }
+
+    #[test]
+    fn the_longest_list_fits() {
+        let root = PathBuf::from("/".repeat(PATH_BYTES_MAX));
+        let (metadata, data) = (State::Filling, State::Leaving);
+        let member = Listed { id: u64::MAX, metadata, data, left: u64::MAX, failed: true, root };
+        let members = vec![member; MEMBERS_MAX];
+        let longest = Record { volume: u128::MAX, generation: u64::MAX, clean: false, copies: 64, members };
+        assert!(longest.encode().len() as u64 <= BYTES_MAX);
+        assert!(Record::decode(&longest.encode()).is_ok());
     }
 
     #[test]

@@ -26,11 +26,14 @@ use crate::record::State;
 const PIECE_BYTES: usize = 256 << 10;
 /// Metadata that is made equal before the volume opens, in bytes; more is copied beside the work.
 const FILL_AT_OPEN_BYTES_MAX: u64 = 1 << 30;
-pub(crate) fn open(catalogue: &Arc<Catalogue>) -> Result<(), DisksError> {
+pub(crate) fn open(catalogue: &Arc<Catalogue>, emptied: &BTreeSet<u64>) -> Result<(), DisksError> {
     let was_clean = catalogue.record.lock().clean;
     let mut core_failed = Vec::new();
     for member in catalogue.members().iter().filter(|member| member.is_living()) {
-        if let Err(error) = prepare(catalogue, member) {
+        let prepared = prepare(catalogue, member);
+        let is_emptied = emptied.contains(&member.id);
+        if let Err(error) = prepared.and_then(|()| if is_emptied { remove_payload(catalogue, member) } else { Ok(()) })
+        {
             core_failed.push((Arc::clone(member), error));
         }
     }
@@ -70,22 +73,47 @@ fn prepare(catalogue: &Catalogue, member: &Member) -> io::Result<()> {
     Ok(())
 }
 
+fn remove_payload(catalogue: &Catalogue, member: &Member) -> io::Result<()> {
+    let files = catalogue.files_of(member, Class::Data)?;
+    for (name, _) in &files {
+        catalogue.env.disk.remove(&member.path(name))?;
+    }
+    if files.is_empty() { Ok(()) } else { catalogue.env.disk.sync_dir(&member.path(Path::new(DATA_FOLDER))) }
+}
+
 /// Returns how many bytes have to be copied again because copies differ.
 fn scan_metadata(catalogue: &Arc<Catalogue>, was_clean: bool) -> io::Result<u64> {
+    loop {
+        match compare_metadata(catalogue, was_clean) {
+            Ok(differing) => return Ok(differing),
+            // Without it another one leads, or nobody is compared; an error if it is the last one.
+            Err((Some(member), error)) => catalogue.take_out(&member, &error)?,
+            Err((None, error)) => return Err(error),
+        }
+    }
+}
+
+/// An error names the member whose it is.
+fn compare_metadata(catalogue: &Arc<Catalogue>, was_clean: bool) -> Result<u64, (Option<Arc<Member>>, io::Error)> {
+    let of = |member: &Arc<Member>| {
+        let member = Arc::clone(member);
+        move |error| (Some(member), error)
+    };
     let members = catalogue.living(Class::Metadata);
     let mut trusted = members.iter().filter(|member| member.state(Class::Metadata) == State::In);
-    let leader = trusted.next().ok_or_else(|| io::Error::other("no directory has all metadata"))?;
-    let files = catalogue.files_of(leader, Class::Metadata)?;
+    let leader = trusted.next().ok_or_else(|| (None, io::Error::other("no directory has all metadata")))?;
+    let files = catalogue.files_of(leader, Class::Metadata).map_err(of(leader))?;
     let mut copies: BTreeMap<PathBuf, Vec<Copy>> =
         files.iter().map(|(name, _)| (name.clone(), vec![Copy::new(leader, true, None)])).collect();
     let mut differing = 0;
     for member in members.iter().filter(|member| member.id != leader.id) {
         let is_trusted = member.state(Class::Metadata) == State::In;
-        let theirs: BTreeMap<PathBuf, u64> = catalogue.files_of(member, Class::Metadata)?.into_iter().collect();
+        let theirs: BTreeMap<PathBuf, u64> =
+            catalogue.files_of(member, Class::Metadata).map_err(of(member))?.into_iter().collect();
         let mut equal = BTreeSet::new();
         for (name, len) in files.iter().filter(|_| is_trusted) {
-            let is_equal = theirs.get(name) == Some(len)
-                && (was_clean || same(&*catalogue.env.disk, &leader.path(name), &member.path(name))?);
+            let is_equal =
+                theirs.get(name) == Some(len) && (was_clean || same(&*catalogue.env.disk, name, leader, member)?);
             if is_equal {
                 equal.insert(name.clone());
             } else {
@@ -96,11 +124,11 @@ fn scan_metadata(catalogue: &Arc<Catalogue>, was_clean: bool) -> io::Result<u64>
         if is_trusted && (equal.len() < files.len() || !strays.is_empty()) {
             tracing::info!(disk = %member.root.display(), files = strays.len(), "copies of metadata differ after a crash and are made equal");
             member.set(Class::Metadata, State::Filling);
-            catalogue.store_record(&mut catalogue.record.lock())?;
+            catalogue.store_record(&mut catalogue.record.lock()).map_err(|error| (None, error))?;
             differing = differing.max(1);
         }
         for name in strays {
-            catalogue.env.disk.remove(&member.path(name))?;
+            catalogue.env.disk.remove(&member.path(name)).map_err(of(member))?;
         }
         for name in equal {
             copies.entry(name).or_default().push(Copy::new(member, true, None));
@@ -118,20 +146,29 @@ fn insert(catalogue: &Catalogue, class: Class, copies: BTreeMap<PathBuf, Vec<Cop
     }
 }
 
-/// Whether two files have the same bytes.
-fn same(disk: &dyn Disk, one: &Path, other: &Path) -> io::Result<bool> {
-    let (one, other) = (disk.open(one, OpenMode::Read)?, disk.open(other, OpenMode::Read)?);
-    let len = one.len()?;
-    if other.len()? != len {
+/// Whether a file has the same bytes on two members; an error names the member whose it is.
+fn same(
+    disk: &dyn Disk,
+    name: &Path,
+    left: &Arc<Member>,
+    right: &Arc<Member>,
+) -> Result<bool, (Option<Arc<Member>>, io::Error)> {
+    let open = |member: &Arc<Member>| {
+        let opened = disk.open(&member.path(name), OpenMode::Read).and_then(|file| Ok((file.len()?, file)));
+        opened.map_err(|error| (Some(Arc::clone(member)), error))
+    };
+    let ((len, one), (other_len, other)) = (open(left)?, open(right)?);
+    if other_len != len {
         return Ok(false);
     }
-    let (mut left, mut right) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut pieces = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let mut at = 0;
     while at < len {
         let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
-        one.read_exact_at(&mut left[..count], at)?;
-        other.read_exact_at(&mut right[..count], at)?;
-        if left[..count] != right[..count] {
+        let (one_piece, other_piece) = (&mut pieces.0[..count], &mut pieces.1[..count]);
+        one.read_exact_at(one_piece, at).map_err(|error| (Some(Arc::clone(left)), error))?;
+        other.read_exact_at(other_piece, at).map_err(|error| (Some(Arc::clone(right)), error))?;
+        if one_piece != other_piece {
             return Ok(false);
         }
         at += count as u64;

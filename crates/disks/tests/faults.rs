@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
 use margay_disks::{DiskWish, Disks, DisksError, State};
@@ -28,7 +29,8 @@ fn wish(mirror: Option<&str>, disks: &[&str], copies: u32) -> DiskWish {
 }
 
 fn open(machine: &Machine, wish: &DiskWish) -> Result<(Env, Disks), DisksError> {
-    let env = machine.env(&SimRandom::new(machine.get("data").changes() + 77));
+    static SEED: AtomicU64 = AtomicU64::new(77);
+    let env = machine.env(&SimRandom::new(SEED.fetch_add(1, Ordering::Relaxed)));
     let disks = Disks::open(&env, Path::new(DATA), wish)?.unwrap();
     Ok((disks.env(&env), disks))
 }
@@ -237,4 +239,177 @@ fn of_two_disks_that_were_out_the_newer_copy_counts() {
             assert!(copy.as_ref().map_or(true, |bytes| bytes == b"new bytes"), "{root}");
         }
     }
+}
+
+#[test]
+fn two_directories_that_each_went_on_alone_are_refused_whatever_their_generations() {
+    for more in 0..4 {
+        let machine = Machine::of(&["data", "mirror"], 3);
+        let both = wish(Some("/mirror"), &[], 1);
+        let (env, disks) = open(&machine, &both).unwrap();
+        assert!(disks.fill());
+        drop((env, disks));
+        let mirror = machine.get("mirror");
+        machine.set("mirror", SimDisk::new(8));
+        let alone = DiskWish { accept_missing: true, ..DiskWish::default() };
+        for _ in 0..=more {
+            drop(open(&machine, &alone).unwrap());
+        }
+        machine.set("mirror", mirror.crash(1));
+        let data = machine.get("data").crash(1);
+        machine.set("data", SimDisk::new(9));
+        let env = machine.env(&SimRandom::new(4));
+        for _ in 0..2 {
+            drop(Disks::open(&env, Path::new("/mirror"), &alone).unwrap());
+        }
+        machine.set("data", data);
+        let refused = open(&machine, &both).map(drop).unwrap_err();
+        assert!(matches!(refused, DisksError::Split(..)), "{more}: {refused}");
+    }
+}
+
+#[test]
+fn a_directory_whose_list_is_gone_or_cannot_be_read_is_not_trusted() {
+    let machine = Machine::of(&["data", "mirror"], 3);
+    let both = wish(Some("/mirror"), &[], 1);
+    let (env, disks) = open(&machine, &both).unwrap();
+    put(&env, "keys", b"old").unwrap();
+    assert!(disks.fill());
+    drop((env, disks));
+    machine.fail("open", "/data/disks", EIO, u32::MAX);
+    let refused = open(&machine, &both).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingMetadata(_)), "{refused}");
+    let refused = open(&machine, &DiskWish::default()).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::NoRecord(_)), "{refused}");
+    machine.mend();
+    machine.get("data").remove(Path::new("/data/disks")).unwrap();
+    let refused = open(&machine, &both).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingMetadata(_)), "{refused}");
+    let (env, disks) = open(&machine, &DiskWish { accept_missing: true, ..both.clone() }).unwrap();
+    assert!(disks.fill());
+    assert_eq!(get(&*env.disk, &path("keys")).unwrap(), b"old");
+    drop((env, disks));
+    open(&machine, &both).unwrap();
+}
+
+#[test]
+fn a_name_that_is_changed_in_one_copy_only_is_not_believed_in_the_other() {
+    const ENOSPC: i32 = 28;
+    // Refused by the first: nothing has changed. Refused by the second: it is out.
+    for (refuser, is_done) in [("/data/", false), ("/mirror/", true)] {
+        for call in ["rename", "remove"] {
+            let machine = Machine::of(&["data", "mirror"], 3);
+            let both = wish(Some("/mirror"), &[], 1);
+            let (env, disks) = open(&machine, &both).unwrap();
+            put(&env, "tree/a", b"one").unwrap();
+            put(&env, "tree/b", b"two").unwrap();
+            assert!(disks.fill());
+            machine.fail(call, &format!("{refuser}tree/a"), ENOSPC, 1);
+            let done = match call {
+                "rename" => env.disk.rename(&path("tree/a"), &path("tree/b")),
+                _ => env.disk.remove(&path("tree/a")),
+            };
+            assert_eq!(done.is_ok(), is_done, "{call} {refuser}");
+            let status = disks.status();
+            let is_out = status.disks.iter().any(|disk| disk.metadata == State::Out);
+            assert_eq!(is_out, is_done, "{call} {refuser}");
+            assert_eq!(get(&*env.disk, &path("tree/a")).is_ok(), !is_done);
+            drop((env, disks));
+            let (env, disks) = open(&machine, &both).unwrap();
+            let _ = disks.add(Path::new("/mirror"));
+            assert!(disks.fill());
+            assert_eq!(get(&*env.disk, &path("tree/a")).is_ok(), !is_done);
+            for name in ["a", "b"] {
+                let in_copy = |root: &str| get(&machine, &Path::new(root).join("tree").join(name)).ok();
+                assert_eq!(in_copy("/data"), in_copy("/mirror"), "{call} {refuser} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_sector_in_one_copy_of_metadata_does_not_stop_the_start() {
+    for bad in ["/data", "/mirror"] {
+        let machine = Machine::of(&["data", "mirror"], 3);
+        let both = wish(Some("/mirror"), &[], 1);
+        let (env, disks) = open(&machine, &both).unwrap();
+        put(&env, "tree/rows", b"rows").unwrap();
+        assert!(disks.fill());
+        let machine = machine.power_cut(&SimRandom::new(3));
+        drop((env, disks));
+        machine.fail("read", &format!("{bad}/tree/rows"), EIO, u32::MAX);
+        let (env, disks) = open(&machine, &both).unwrap();
+        assert_eq!(get(&*env.disk, &path("tree/rows")).unwrap(), b"rows", "{bad}");
+        let status = disks.status();
+        assert!(status.disks.iter().any(|disk| disk.metadata == State::Out && disk.root == Path::new(bad)), "{bad}");
+    }
+}
+
+#[test]
+fn a_list_without_room_is_written_once_there_is_some() {
+    const ENOSPC: i32 = 28;
+    let machine = Machine::of(&["data", "d1", "d2"], 3);
+    let (env, disks) = open(&machine, &wish(None, &["/d1", "/d2"], 2)).unwrap();
+    put(&env, PACK, b"payload").unwrap();
+    machine.fail("write", "/data/disks.new", ENOSPC, 2);
+    machine.fail("write", "/d2/segments", EIO, 1);
+    assert!(put(&env, PACK, b"failed!").is_err());
+    assert_eq!(data_state(&disks, "/d2"), State::Out);
+    // Nothing is acknowledged before the list says so.
+    assert!(put(&env, PACK, b"failed!").is_err());
+    put(&env, PACK, b"written").unwrap();
+    drop((env, disks));
+    machine.set("d1", SimDisk::new(4));
+    let refused = open(&machine, &DiskWish::default()).map(drop).unwrap_err();
+    assert!(matches!(refused, DisksError::MissingData(_)), "{refused}");
+}
+
+#[test]
+fn a_directory_that_gets_payload_again_forgets_what_it_had() {
+    let machine = Machine::of(&["data", "d1"], 3);
+    let first = wish(None, &["/data"], 1);
+    let (env, disks) = open(&machine, &first).unwrap();
+    put(&env, PACK, b"old").unwrap();
+    drop((env, disks));
+    machine.fail("remove", "/data/segments", EIO, 1);
+    let (env, disks) = open(&machine, &wish(None, &["/d1"], 1)).unwrap();
+    assert!(disks.fill());
+    assert_eq!(data_state(&disks, "/data"), State::None);
+    put(&env, PACK, b"new").unwrap();
+    drop((env, disks));
+    assert!(machine.get("data").exists(&path(PACK)).unwrap());
+    let (env, disks) = open(&machine, &wish(None, &["/data", "/d1"], 2)).unwrap();
+    assert!(disks.fill());
+    assert_eq!(get(&*env.disk, &path(PACK)).unwrap(), b"new");
+    assert_eq!(get(&machine, &path(PACK)).unwrap(), b"new");
+}
+
+#[test]
+fn a_first_start_that_was_cut_short_goes_on() {
+    let all = wish(Some("/mirror"), &["/d1", "/d2"], 2);
+    for changes in 0..40 {
+        let machine = Machine::of(&["data", "mirror", "d1", "d2"], 3);
+        // Each of them stops in turn, and all go on afterwards.
+        for victim in ["data", "mirror", "d1", "d2"] {
+            machine.get(victim).kill_after(changes);
+            drop(open(&machine, &all));
+            machine.set(victim, machine.get(victim).kill(1));
+            for name in ["data", "mirror", "d1", "d2"].iter().filter(|name| **name != victim) {
+                machine.set(name, machine.get(name).kill(1));
+            }
+        }
+        let wish = DiskWish { accept_missing: true, ..all.clone() };
+        let (env, disks) = open(&machine, &wish).unwrap_or_else(|error| panic!("{changes}: {error}"));
+        put(&env, "keys", b"keys").unwrap();
+        drop(disks);
+    }
+}
+
+#[test]
+fn a_path_that_no_list_can_hold_is_refused() {
+    let machine = Machine::of(&["data", "d1", "d2\n"], 3);
+    let refused = open(&machine, &wish(None, &["/d1", "/d2\n"], 2)).map(drop).unwrap_err();
+    assert!(matches!(&refused, DisksError::Path(_)) && !refused.to_string().contains('\n'), "{refused}");
+    let (_env, disks) = open(&machine, &wish(None, &["/d1"], 1)).unwrap();
+    assert!(matches!(disks.add(Path::new("/d2\n")), Err(DisksError::Path(_))));
 }

@@ -222,6 +222,9 @@ fn lives(seed: u64) -> (u64, u64) {
                 machine = after;
                 life = live(&machine, &random, &wanted());
                 model.check(&life, &format!("seed {seed} step {step}, {victim} was out"));
+                if is_out(&life, victim) {
+                    life.disks.add(&Path::new("/").join(victim)).unwrap();
+                }
                 health = Health::Filling(victim);
                 if is_started {
                     life.disks.start().unwrap();
@@ -313,6 +316,8 @@ fn either_directory_of_metadata_opens_alone_and_a_stale_one_never() {
     machine.set("data", current);
     let life = live(&machine, &random, &wanted());
     model.check(&life, "with the stale directory");
+    assert!(!life.disks.fill() && is_out(&life, "mirror"), "it met an error, so it waits to be told");
+    life.disks.add(Path::new("/mirror")).unwrap();
     assert!(life.disks.fill(), "{:#?}", life.disks.status());
     drop(life);
     machine.set("data", SimDisk::new(6));

@@ -40,17 +40,24 @@ fn verify_copies(run: &Run, file: &dyn File) -> Result<(), SegmentError> {
     for (damaged, result) in copies.iter().zip(results) {
         let Err(error) = result else { continue };
         tracing::error!(%error, "one copy is damaged, another one is right: it is written again");
-        let (mut at, end) = (run.offset, run.offset + run.len + run.table_bytes());
-        let mut buffer = vec![0; SCRUB_PIECE_BYTES.min(end - at) as usize];
-        while at < end {
-            let piece = &mut buffer[..(end - at).min(SCRUB_PIECE_BYTES) as usize];
-            copies[right].read_exact_at(piece, at)?;
-            damaged.write_all_at(piece, at)?;
-            at += piece.len() as u64;
+        if let Err(error) = write_again(run, &*copies[right], &**damaged) {
+            // The run is right: its disk is looked at when it is read, and not the run given up.
+            tracing::error!(%error, "the damaged copy could not be written again");
         }
-        damaged.sync_data()?;
     }
     Ok(())
+}
+
+fn write_again(run: &Run, right: &dyn File, damaged: &dyn File) -> std::io::Result<()> {
+    let (mut at, end) = (run.offset, run.offset + run.len + run.table_bytes());
+    let mut buffer = vec![0; SCRUB_PIECE_BYTES.min(end - at) as usize];
+    while at < end {
+        let piece = &mut buffer[..(end - at).min(SCRUB_PIECE_BYTES) as usize];
+        right.read_exact_at(piece, at)?;
+        damaged.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+    }
+    damaged.sync_data()
 }
 
 /// Verifies a run in a file that is its segment or a copy of it, as a scrub does.
