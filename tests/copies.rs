@@ -215,6 +215,35 @@ fn what_is_written_no_more_gets_another_copy_when_the_disk_of_one_is_lost() {
     acknowledged.check(&world, &without[0].2);
 }
 
+#[test]
+fn what_a_lost_server_was_writing_is_compared_and_mended_by_those_that_have_it() {
+    let Some(world) = World::new() else { return };
+    let one = world.serve("one", &[]);
+    one.server.client(&["mb", "s3://bucket"]);
+    let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
+    cluster(&world, &["set", "--copies", "3"]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut acknowledged = Acknowledged::default();
+    (0..3).for_each(|count| acknowledged.put(&world, &one, &format!("small/{count}"), body(count)));
+    kill(one);
+    // What the lost server had not sent again, or a disk did not write.
+    kill(two);
+    assert!(damage(&world.data("two").join("segments"), "000000") >= 1);
+    let is_dead = |store: usize| status(&world)["stores"][store]["state"] == "not running";
+    wait_until("the killed servers are taken for dead", || is_dead(0) && is_dead(1));
+    kill(three);
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    cluster(&world, &["detach", "0"]).unwrap();
+    let before = status(&world);
+    assert!(before["segments_unsure"].as_u64() > Some(0), "{before}");
+    assert!(cluster(&world, &["detach", "1"]).unwrap_err().contains("the others may have a part only"));
+    let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
+    wait_for_copies(&world);
+    assert_eq!(status(&world)["segments_unsure"], 0);
+    kill(three);
+    acknowledged.check(&world, &two);
+}
+
 /// Whether the second server's copies of what the first one wrote have the same bytes.
 fn is_same(world: &World) -> bool {
     let files = fs::read_dir(world.data("one").join("segments")).unwrap().map(|file| file.unwrap().file_name());
@@ -258,13 +287,19 @@ fn a_damaged_copy_is_found_where_it_is_and_made_again() {
     doors.iter().for_each(|door| acknowledged.check(&world, door));
 }
 
-/// Files of segments that other stores have made.
+fn segment_files(world: &World, name: &str) -> Vec<String> {
+    let Ok(names) = fs::read_dir(world.data(name).join("segments")) else { return Vec::new() };
+    names.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Files of segments that other stores have made; of what these have in quarantine, copies stay as long as that does.
 fn copies_at(world: &World, name: &str, own_begins_with: &str) -> usize {
-    let names = fs::read_dir(world.data(name).join("segments")).unwrap();
-    let names = names.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
-    let is_copy =
-        |name: &String| (name.ends_with(".pack") || name.ends_with(".raw")) && !name.starts_with(own_begins_with);
-    names.filter(is_copy).count()
+    let made: Vec<String> = ["one", "two", "three"].into_iter().flat_map(|maker| segment_files(world, maker)).collect();
+    let is_dead = |name: &str| made.iter().any(|file| file.starts_with(&format!("{name}.quarantine-")));
+    let is_copy = |name: &String| {
+        (name.ends_with(".pack") || name.ends_with(".raw")) && !name.starts_with(own_begins_with) && !is_dead(name)
+    };
+    segment_files(world, name).into_iter().filter(is_copy).count()
 }
 
 fn problems(world: &World) -> String {

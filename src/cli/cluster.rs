@@ -220,10 +220,18 @@ pub(super) fn detach(engine: &dyn Engine, store: StoreNumber, lose: bool, undo: 
                 store.0, known.host
             )));
         }
-        let alone = status::find(engine)?.segments.of(store).alone;
+        let has = status::find(engine)?.segments.of(store);
+        let (alone, unsure) = (has.alone, has.unsure);
         if alone > 0 && !lose {
             return Err(Failure::failed(format!(
                 "{alone} segments of store {} are nowhere else: start its server again, or give them up with --lose",
+                store.0
+            )));
+        }
+        if unsure > 0 && !lose {
+            return Err(Failure::failed(format!(
+                "of {unsure} segments of store {} the others may have a part only, because they were being written: start its server again, \
+                 or give up what is nowhere else with --lose",
                 store.0
             )));
         }

@@ -25,6 +25,8 @@ pub(in crate::cli) struct Has {
     pub(in crate::cli) bytes: u64,
     /// That no store has which is not detached.
     pub(in crate::cli) alone: u64,
+    /// That other stores may have in part only: their maker was writing them when it was lost, or may be still.
+    pub(in crate::cli) unsure: u64,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub(in crate::cli) struct Segments {
     pub(in crate::cli) all: u64,
     /// By number of stores that are not detached.
     by_stores: BTreeMap<usize, u64>,
+    /// Of detached stores, and not compared yet.
+    unsure: u64,
     /// That have copies, all of them in one rack.
     in_one_rack: u64,
     /// Bytes of copies that are missing, of the segments that are written no more.
@@ -40,19 +44,24 @@ pub(in crate::cli) struct Segments {
 }
 
 impl Segments {
-    /// One that nothing refers to needs no copies; of one that has all of them it is not asked.
+    /// One that nothing refers to needs no copies, and goes with those that it has; of one that has as many as are wanted it is not asked.
     fn count(&mut self, engine: &dyn Engine, known: &KnownSegment, copies: &CopiesRecord) -> Result<(), Error> {
         if known.record.state == SegmentState::Removed {
             return Ok(());
         }
         let has = &known.record.stores;
         let left: Vec<StoreNumber> = has.iter().copied().filter(|store| !copies.detached.contains(store)).collect();
-        if left.len() < usize::from(copies.copies) && !is_referenced(engine, known.id)? {
+        // Who has a part of it is named too, until the stores that are left have compared what they have.
+        let (maker, is_open) = (known.id.made_by(), known.record.state == SegmentState::Open);
+        let is_unsure = is_open && copies.detached.contains(&maker);
+        let counted = if is_unsure { left.len().min(1) } else { left.len() };
+        if counted != usize::from(copies.copies) && !is_referenced(engine, known.id)? {
             return Ok(());
         }
         let bytes = if let SegmentState::Sealed { len } = known.record.state { len } else { 0 };
         self.all += 1;
-        *self.by_stores.entry(left.len()).or_default() += 1;
+        self.unsure += u64::from(is_unsure);
+        *self.by_stores.entry(counted).or_default() += 1;
         self.in_one_rack += u64::from(left.len() > 1 && copies.racks_of(left.iter().copied()) == 1);
         self.missing_bytes += bytes * usize::from(copies.copies).saturating_sub(left.len()) as u64;
         for store in has {
@@ -60,6 +69,10 @@ impl Segments {
             of_store.segments += 1;
             of_store.bytes += bytes;
             of_store.alone += u64::from(left.len() == 1 && !copies.detached.contains(store));
+            // With one store waited for, the maker alone has what it acknowledged last.
+            let only_maker_is_sure = is_open && copies.write < 2 && *store == maker;
+            let may_be_alone = is_unsure || only_maker_is_sure;
+            of_store.unsure += u64::from(left.len() > 1 && left.contains(store) && may_be_alone);
         }
         Ok(())
     }
@@ -121,6 +134,14 @@ impl Found {
         running.map(|store| store.number).collect()
     }
 
+    fn unsure(&self) -> Option<String> {
+        let unsure = self.segments.unsure;
+        let text = format!(
+            "{unsure} segments were being written when their store was lost: the stores that have a part compare what they have; start those that do not run"
+        );
+        (unsure > 0).then_some(text)
+    }
+
     /// What is wrong, the worst first, each with what to do.
     pub(in crate::cli) fn problems(&self) -> Vec<String> {
         let (copies, segments) = (&self.copies, &self.segments);
@@ -176,6 +197,8 @@ impl Found {
             "running servers make them".to_owned()
         };
         tell(few > 0 && few > lost, format!("{} segments have too few copies: {what}", few - lost));
+        let unsure = self.unsure();
+        tell(unsure.is_some(), unsure.unwrap_or_default());
         let near = segments.in_one_rack;
         let what =
             if in_racks < 2 { "start a server in another one" } else { "running servers make one in another rack" };
@@ -219,6 +242,7 @@ impl Found {
             "segments_with_too_many_copies": segments.too_many(copies),
             "segments_in_one_rack": segments.in_one_rack,
             "segments_lost": segments.lost(),
+            "segments_unsure": segments.unsure,
             "missing_bytes": segments.missing_bytes,
             "rebalances": copies.rebalances,
             "stores": stores,

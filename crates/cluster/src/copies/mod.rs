@@ -14,6 +14,7 @@
 //! Durability: `wait` after the sync of the own file; a run is acknowledged only then.
 //! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
 
+mod adopt;
 mod orphaned;
 mod rebalance;
 mod repair;

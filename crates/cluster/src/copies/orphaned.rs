@@ -20,7 +20,7 @@ use margay_volume::{
 use tokio::time::Instant;
 
 use super::Inner;
-use super::repair::left;
+use super::adopt::left;
 
 const DEAD_FOR: Duration = Duration::from_secs(3600);
 

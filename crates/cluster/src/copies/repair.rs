@@ -4,23 +4,22 @@
 //!             begins once one is done. What is sent gives way to writes that wait (`send`).
 //! Invariants: U1 a segment that is written no more is at as many stores as the volume says, and in two racks or as many as a write
 //!                waits for, once these can be reached.
-//!             U3 of a store that is detached for good, the lowest of the stores that have a segment makes the copy that is missing.
 //! Locking:    used by the thread of upkeep; tasks that copy for a detached store count themselves in `running`.
-//! Not here:   when it is looked for (upkeep), sending (send).
+//! Not here:   when it is looked for (upkeep), sending (send), segments of detached stores (adopt).
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::{ControlFlow, Range};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use margay_segment::{SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, rename_stores, visit_segments_made_by};
+use margay_segment::{SegmentId, SegmentInfo, StoreNumber};
+use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, visit_segments_made_by};
 use tokio::time::Instant;
 
+use super::adopt::{Looked, adopt, is_lacking_here};
 use super::segment::Copied;
-use super::send::Pace;
-use super::{Inner, rebalance, right, send};
+use super::{Inner, rebalance, right};
 
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 4;
@@ -39,6 +38,9 @@ pub(super) struct Repairs {
     adopted: VecDeque<KnownSegment>,
     /// Of these, those that are being copied.
     running: Arc<AtomicUsize>,
+    /// Those that were looked at in vain.
+    looked: Arc<Looked>,
+    looked_for: HashMap<StoreNumber, u64>,
     /// Detached stores whose segments lack no copy that is made here, while these are the numbers.
     whole: (CopiesRecord, BTreeSet<StoreNumber>),
 }
@@ -52,6 +54,15 @@ impl Repairs {
         }
         waiting.sort_unstable();
         self.waiting = waiting.into_iter().map(|(_, id)| id).collect();
+        // Whose rows say who is detached, and so what may be done, have changed.
+        if self.whole.0 != inner.targets.numbers() {
+            self.adopted.clear();
+        }
+        let live = inner.targets.live();
+        if self.looked_for != live || self.whole.0 != inner.targets.numbers() {
+            self.looked.forget();
+            self.looked_for = live;
+        }
         if self.adopted.is_empty() && self.running.load(Ordering::Acquire) == 0 {
             self.find_adopted(inner)?;
         }
@@ -63,7 +74,6 @@ impl Repairs {
         Ok(())
     }
 
-    /// U3.
     fn find_adopted(&mut self, inner: &Inner) -> Result<(), Error> {
         let numbers = inner.targets.numbers();
         if self.whole.0 != numbers {
@@ -78,7 +88,9 @@ impl Repairs {
                 }
                 if is_lacking_here(inner, &known, &numbers) && is_referenced(&*inner.peers.engine, known.id)? {
                     is_whole = false;
-                    self.adopted.push_back(known);
+                    if self.looked.is_due(known.id) {
+                        self.adopted.push_back(known);
+                    }
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
@@ -97,7 +109,7 @@ impl Repairs {
             let has_begun = if let Some(id) = self.waiting.pop_front() {
                 begin_own(inner, id)
             } else if let Some(known) = self.adopted.pop_front() {
-                begin_adopted(inner, known, &self.running)
+                begin_adopted(inner, known, (&self.running, &self.looked))
             } else if let Some((id, store)) = self.moves.pop_front() {
                 begin_move(inner, id, store)
             } else {
@@ -207,61 +219,20 @@ fn begin_move(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
     true
 }
 
-/// Stores that are not detached and have a segment.
-pub(super) fn left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNumber> {
-    let mut have = known.record.stores.clone();
-    have.retain(|store| !numbers.detached.contains(store));
-    have
-}
-
-/// Whether this process is to make a copy of a segment of a detached store.
-fn is_lacking_here(inner: &Inner, known: &KnownSegment, numbers: &CopiesRecord) -> bool {
-    let (own, have) = (inner.own_number(), left(known, numbers));
-    known.is_at(own) && have.first() == Some(&own) && have.len() < usize::from(numbers.copies)
-}
-
-fn begin_adopted(inner: &Arc<Inner>, known: KnownSegment, running: &Arc<AtomicUsize>) -> bool {
-    let numbers = inner.targets.numbers();
-    let have = left(&known, &numbers);
-    if !is_lacking_here(inner, &known, &numbers) {
+fn begin_adopted(
+    inner: &Arc<Inner>,
+    known: KnownSegment,
+    (running, looked): (&Arc<AtomicUsize>, &Arc<Looked>),
+) -> bool {
+    if !is_lacking_here(inner, &known, &inner.targets.numbers()) {
         return false;
     }
-    let (Ok(info), Some(store)) = (inner.own.listed(known.id), inner.targets.choose(known.id, (&have, &[]), false))
-    else {
-        return false;
-    };
     running.fetch_add(1, Ordering::AcqRel);
-    let (task, running) = (Arc::clone(inner), Arc::clone(running));
+    let (task, running, looked) = (Arc::clone(inner), Arc::clone(running), Arc::clone(looked));
     inner.peers.spawn(async move {
-        if let Err(error) = adopt(&task, info, known, (have, store)).await {
-            tracing::warn!(segment = ?info.id, %error, "a segment of a detached store is copied later");
-        }
+        adopt(Arc::clone(&task), known, looked).await;
         running.fetch_sub(1, Ordering::AcqRel);
         task.wake_upkeep();
     });
     true
-}
-
-/// Copies a segment of a detached store, and names the store that has it now.
-async fn adopt(
-    inner: &Arc<Inner>,
-    info: SegmentInfo,
-    known: KnownSegment,
-    (mut have, store): (Vec<StoreNumber>, StoreNumber),
-) -> Result<(), Error> {
-    let all = [Range { start: 0, end: info.len }];
-    let sent = send::send_batch(inner, (info.id, info.kind), (&all, 0), (store, Pace::Background)).await;
-    sent.inspect_err(|error| {
-        if !matches!(error, SegmentError::Missing(_)) {
-            inner.targets.failed(store);
-        }
-    })?;
-    send::seal(Arc::clone(inner), info.id, store).await;
-    inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
-    have.push(store);
-    have.sort_unstable();
-    let task = Arc::clone(inner);
-    // If the row has changed meanwhile, the segment is looked at again.
-    let named = tokio::task::spawn_blocking(move || rename_stores(&*task.peers.engine, &known, have));
-    named.await.unwrap_or(Err(Error::Busy)).map(drop)
 }

@@ -152,7 +152,7 @@ mod tests {
         for id in [runs[0].segment, runs[3].segment] {
             one.seal(id).unwrap();
             let info = one.listed(id).unwrap();
-            send(&one, &info, &[0..info.len], &two);
+            send(&one, &info, &[Range { start: 0, end: info.len }], &two);
             two.sync_blocking(id).unwrap();
         }
         (runs, two, path)
@@ -203,7 +203,8 @@ mod tests {
         let one = store(&path, 1);
         for (id, named) in [(id, &runs[..3]), (large, &runs[3..])] {
             let info = one.listed(id).unwrap();
-            let whole = Right { parts: vec![0..info.len], lost: Vec::new(), has_its_length: true };
+            let whole =
+                Right { parts: vec![Range { start: 0, end: info.len }], lost: Vec::new(), has_its_length: true };
             assert_eq!(of_file(&one, &info, named, info.len), whole);
         }
         drop(one);

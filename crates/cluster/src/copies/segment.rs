@@ -80,7 +80,8 @@ impl Copied {
     pub(super) fn again(id: SegmentId, kind: Kind, stores: impl Iterator<Item = StoreNumber>) -> Copied {
         let copies = stores.map(|store| OneCopy { store, has: 1, is_sending: false, failure: None }).collect();
         // What it is, is not known, and counts as one part until then.
-        let state = State { parts: vec![0..0], copies, is_finished: true, is_unread: true, is_partial: false };
+        let state =
+            State { parts: vec![Range::default()], copies, is_finished: true, is_unread: true, is_partial: false };
         Copied { id, kind, is_repair: true, state: Mutex::new(state), changed: Event::new() }
     }
 
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!((copied.gone(&|_| true), copied.count().have), (vec![ONE], 0));
         copied.revive(&|store| store == TWO);
         assert_eq!(copied.behind(), [TWO]);
-        assert_eq!(copied.lacking(TWO).unwrap().parts, [0..100]);
+        assert_eq!(copied.lacking(TWO).unwrap().parts, [Range { start: 0, end: 100 }]);
     }
 
     fn store(folder: &std::path::Path, number: u16) -> std::sync::Arc<Store> {

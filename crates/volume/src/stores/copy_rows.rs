@@ -154,13 +154,19 @@ pub fn is_referenced(engine: &dyn Engine, id: SegmentId) -> Result<bool, Error> 
     Ok(gained.saturating_add(shared) > lost)
 }
 
-/// Names other stores for a segment whose own store was detached when it was read; false if that, or its row, has changed since.
-pub fn rename_stores(engine: &dyn Engine, known: &KnownSegment, stores: Vec<StoreNumber>) -> Result<bool, Error> {
+/// Names other stores, and another state, for a segment whose own store was detached when it was read; false if that, or its row, has
+/// changed since.
+pub fn rename_stores(
+    engine: &dyn Engine,
+    known: &KnownSegment,
+    stores: Vec<StoreNumber>,
+    state: SegmentState,
+) -> Result<bool, Error> {
     let mut draft = Draft::default();
     // P1.
     draft.assert_unchanged(key::copies(), known.copies);
     draft.assert_version(key::segment(known.id), known.version);
-    draft.put(key::segment(known.id), SegmentRecord { stores, ..known.record.clone() }.encode());
+    draft.put(key::segment(known.id), SegmentRecord { state, stores, ..known.record.clone() }.encode());
     match draft.commit(engine) {
         Ok(done) => {
             engine.wait_durable(done.cursor)?;
@@ -246,13 +252,14 @@ mod tests {
         put(&engine, key::segment(id), record(&[1, 3]).encode());
         let known = || made_by(&engine, GONE);
         let before = known().remove(0);
-        assert!(rename_stores(&engine, &before, vec![StoreNumber(1), StoreNumber(2)]).unwrap());
+        let state = before.record.state;
+        assert!(rename_stores(&engine, &before, vec![StoreNumber(1), StoreNumber(2)], state).unwrap());
         assert_eq!(known()[0].record, record(&[1, 2]));
         assert!(known()[0].is_at(StoreNumber(2)) && !known()[0].is_at(GONE));
-        assert!(!rename_stores(&engine, &before, vec![StoreNumber(7)]).unwrap());
+        assert!(!rename_stores(&engine, &before, vec![StoreNumber(7)], state).unwrap());
         let now = known().remove(0);
         change_copies(&engine, &|copies| copies.detached.clear()).unwrap();
-        assert!(!rename_stores(&engine, &now, vec![StoreNumber(7)]).unwrap());
+        assert!(!rename_stores(&engine, &now, vec![StoreNumber(7)], state).unwrap());
         assert_eq!(known()[0].record, record(&[1, 2]));
         assert!(!is_referenced(&engine, id).unwrap());
         let count = |side, delta| {
