@@ -77,7 +77,9 @@ fn look_at(inner: &Inner, (id, kind): (SegmentId, Kind), store: StoreNumber) {
         let extent = Extent::whole(run);
         let answer = HttpStore::new(&inner.peers, store).verify(&extent);
         inner.counters.scrubbed_bytes.fetch_add(run.len, Ordering::Relaxed);
-        if matches!(answer, Err(SegmentError::Corrupt { .. })) && inner.own.verify(&extent).is_ok() {
+        // A file that is gone, or that a disk does not give, is damaged too; a store that does not answer may have it.
+        let is_damaged = answer.is_err_and(|error| !matches!(error, SegmentError::Unreachable(..)));
+        if is_damaged && inner.own.verify(&extent).is_ok() {
             tracing::error!(segment = ?id, store = store.0, "a copy is damaged, and is made again");
             inner.counters.damaged.fetch_add(1, Ordering::Relaxed);
             inner.forget_copy(id, store);

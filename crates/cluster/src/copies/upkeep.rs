@@ -45,12 +45,18 @@ pub(super) struct Upkeep {
     found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
     repairs: Repairs,
     trims: Trims,
-    /// How often a store had been opened when it was asked what it has.
-    asked: HashMap<StoreNumber, u64>,
-    /// What a store is being asked for: the store, how often it was opened, and the segments.
-    asking: Option<(StoreNumber, u64, Vec<SegmentId>)>,
+    /// How often a store had been opened when it was asked what it has, and the segments that it is to be asked for still.
+    asked: HashMap<StoreNumber, (u64, Vec<SegmentId>)>,
     /// Copies that no row names, how often they had been written to, and since when.
     unnamed: HashMap<SegmentId, (u64, Instant)>,
+}
+
+/// What came of the question for one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Answered,
+    NotNow,
+    NoAnswer,
 }
 
 impl Upkeep {
@@ -67,7 +73,6 @@ impl Upkeep {
             repairs: Repairs::default(),
             trims: Trims::default(),
             asked: HashMap::new(),
-            asking: None,
             unnamed: HashMap::new(),
         };
         std::thread::Builder::new().name("copies".to_owned()).spawn(move || upkeep.run())
@@ -96,7 +101,7 @@ impl Upkeep {
             self.inner.targets.look(&self.inner)?;
             if self.inner.targets.numbers().recovered != before {
                 // An operator wants all stores to be asked again.
-                (self.asked, self.asking, self.found_at) = (HashMap::new(), None, None);
+                (self.asked, self.found_at) = (HashMap::new(), None);
             }
             self.ask_what_they_have();
         }
@@ -164,60 +169,52 @@ impl Upkeep {
     fn ask_what_they_have(&mut self) {
         let begun = Instant::now();
         let live = self.inner.targets.live();
-        if self.asking.as_ref().is_some_and(|(store, generation, _)| live.get(store) != Some(generation)) {
-            self.asking = None;
-        }
-        while begun.elapsed() < ASK_TIME_MAX && !self.inner.is_over() {
-            let Some((store, generation, mut left)) = self.asking.take().or_else(|| self.next_to_ask(&live)) else {
-                return;
-            };
-            while begun.elapsed() < ASK_TIME_MAX
-                && let Some(id) = left.pop()
-            {
-                // It is asked again when it answers again.
-                if !self.ask_about(store, id) {
-                    return;
-                }
+        self.asked.retain(|store, (generation, _)| live.get(store) == Some(generation));
+        for (store, generation) in live {
+            let is_over = || begun.elapsed() >= ASK_TIME_MAX || self.inner.is_over();
+            if is_over() || !self.inner.targets.is_usable(store) {
+                continue;
             }
-            if left.is_empty() {
-                self.asked.insert(store, generation);
-            } else {
-                self.asking = Some((store, generation, left));
+            let (_, left) = self.asked.remove(&store).unwrap_or_else(|| (generation, self.said_to_be_at(store)));
+            let (mut later, mut is_there) = (Vec::new(), true);
+            for id in left {
+                // What is left is asked for in another round, also if the store does not answer now.
+                let asked = if !is_there || is_over() { Asked::NotNow } else { self.ask_about(store, id) };
+                later.extend((asked != Asked::Answered).then_some(id));
+                is_there &= asked != Asked::NoAnswer;
             }
+            if !is_there {
+                self.inner.targets.failed(store);
+            }
+            self.asked.insert(store, (generation, later));
         }
     }
 
-    fn next_to_ask(&self, live: &HashMap<StoreNumber, u64>) -> Option<(StoreNumber, u64, Vec<SegmentId>)> {
-        let is_new = |(store, generation): &(&StoreNumber, &u64)| self.asked.get(store) != Some(generation);
-        let (store, generation) =
-            live.iter().filter(is_new).find(|(store, _)| self.inner.targets.is_usable(**store))?;
+    fn said_to_be_at(&self, store: StoreNumber) -> Vec<SegmentId> {
         let stores = self.inner.stores.lock();
-        let there = stores.iter().filter(|(_, stores)| stores.contains(store)).map(|(id, _)| *id).collect();
-        Some((*store, *generation, there))
+        stores.iter().filter(|(_, stores)| stores.contains(&store)).map(|(id, _)| *id).collect()
     }
 
-    /// False if the store does not answer.
-    fn ask_about(&self, store: StoreNumber, id: SegmentId) -> bool {
+    fn ask_about(&self, store: StoreNumber, id: SegmentId) -> Asked {
         let inner = &self.inner;
-        let Ok(info) = inner.own.listed(id) else { return true };
-        // What is being written is looked after by who writes it.
-        if inner.own.is_written(id) || inner.segments.lock().contains_key(&id) {
-            return true;
-        }
-        // A copy of a file that is not whole may be shorter than it.
-        if inner.unsure.lock().contains(&id) {
-            return true;
+        let Ok(info) = inner.own.listed(id) else { return Asked::Answered };
+        // What is being written or copied is looked after by who does it, until then. A copy of a file that is not whole may be shorter
+        // than it.
+        let is_busy = || inner.segments.lock().contains_key(&id) || inner.unsure.lock().contains(&id);
+        if inner.own.is_written(id) || is_busy() {
+            return Asked::NotNow;
         }
         let len = match HttpStore::new(&inner.peers, store).state(id) {
             Ok(there) => there.len,
-            Err(SegmentError::Missing(_)) => 0,
-            Err(_) => return false,
+            Err(SegmentError::Unreachable(..)) => return Asked::NoAnswer,
+            // Missing, or its disk does not give it.
+            Err(_) => 0,
         };
         if len < info.len {
             tracing::warn!(segment = ?id, store = store.0, len, of = info.len, "a copy is missing, or not whole");
             inner.forget_copy(id, store);
         }
-        true
+        Asked::Answered
     }
 
     /// Removes copies that nobody needs (U2).
