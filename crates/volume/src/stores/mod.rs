@@ -243,6 +243,15 @@ impl Stores {
         self.copies.as_ref().is_none_or(|copies| copies.is_complete(id))
     }
 
+    /// Whether the file of an own segment is lost, and its row names stores that have it. One in quarantine is not lost: that something
+    /// refers to it is told.
+    fn is_only_elsewhere(&self, id: SegmentId) -> bool {
+        let is_elsewhere = |holders: Vec<StoreNumber>| holders.iter().any(|store| *store != self.number);
+        self.copies.is_some()
+            && self.own.quarantined().iter().all(|held| held.id != id)
+            && self.holders(id).is_ok_and(is_elsewhere)
+    }
+
     /// The stores of a segment, from its row.
     fn holders(&self, id: SegmentId) -> Result<Vec<StoreNumber>, SegmentError> {
         // Without rows nobody knows who else has it.
@@ -341,7 +350,10 @@ impl Segments for Stores {
 
     fn pin(&self, id: SegmentId, quarantined: InQuarantine) -> Result<SegmentPin, SegmentError> {
         if self.is_own(id) {
-            return self.own.pin(id, quarantined);
+            let pin = self.own.pin(id, quarantined);
+            if !matches!(pin, Err(SegmentError::Missing(_))) || !self.is_only_elsewhere(id) {
+                return pin;
+            }
         }
         Ok(SegmentPin::elsewhere(id, self.readers.hold()))
     }

@@ -226,3 +226,33 @@ fn a_store_that_is_silent_is_not_waited_for_if_another_one_has_the_segment() {
     draft.commit(&*engine).unwrap();
     assert_eq!(two.read(&Extent::whole(run), 10, 20).unwrap(), [7; 20][..]);
 }
+
+#[test]
+fn an_own_segment_whose_file_is_lost_is_read_where_its_row_says() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (first, second) = (store(1), store(2));
+    let peers = Arc::new(Maker(Arc::clone(&second.1), AtomicUsize::new(0), AtomicBool::new(false)));
+    let own = Arc::<Store>::clone(&first.1) as Arc<dyn Segments>;
+    let one = Stores::open(&first.0, &engine, own, (Some(peers), Some(Arc::new(Some3))), Arc::new(Alone)).unwrap();
+    let two = attached(&second.0, &engine, &second.1).number;
+    let run = written(&first.1, &[7; 5000]);
+    let mut bytes = vec![0; first.1.state(run.segment).unwrap().len as usize];
+    first.1.file(run.segment).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    // As the one above, whose file is there no more.
+    let lost = SegmentId(run.segment.0 + 1);
+    let pin = |id| one.pin(id, margay_segment::InQuarantine::Leave);
+    assert!(matches!(pin(lost), Err(SegmentError::Missing(_))), "no row says where it is");
+    let row = |stores| SegmentRecord { state: SegmentState::Open, kind: Kind::Raw, writer: 1, stores }.encode();
+    put(&*engine, key::segment(lost), row(vec![one.number]));
+    assert!(matches!(pin(lost), Err(SegmentError::Missing(_))), "nobody else has it");
+    put(&*engine, key::segment(lost), row(vec![one.number, two]));
+    let _pin = pin(lost).unwrap();
+    second.1.write_copy(lost, Kind::Raw, 0, &bytes).unwrap();
+    let there = Extent::whole(Run { segment: lost, ..run });
+    assert_eq!(one.read(&there, 10, 20).unwrap(), [7; 20][..]);
+    // In quarantine is not lost.
+    put(&*engine, key::segment(run.segment), row(vec![one.number, two]));
+    drop(pin(run.segment).unwrap());
+    assert!(first.1.set_aside(run.segment).unwrap());
+    assert!(matches!(pin(run.segment), Err(SegmentError::Missing(_))));
+}
