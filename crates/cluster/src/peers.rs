@@ -371,6 +371,10 @@ fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
             })
         }
         OTHER_STORE => NoAnswer::NotThere(said),
+        // It knows no such question, and may answer any other.
+        REFUSED if answer.status() == StatusCode::BAD_REQUEST => {
+            NoAnswer::Segment(SegmentError::Io(io::Error::other(format!("not understood: {said}"))))
+        }
         REFUSED => {
             NoAnswer::NotThere(format!("refused: {said}; all processes of a volume need the same file identity-key"))
         }
@@ -410,5 +414,22 @@ impl OtherStore for HttpStore {
     fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
         let bytes = self.ask(What::State(id))?;
         decode_state(id, &bytes).ok_or_else(|| SegmentError::Io(io::Error::other("another process told no state")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_is_not_known_is_no_wrong_key() {
+        let answer = |status| {
+            let answer = Response::builder().status(status).header(FAILURE, REFUSED);
+            checked(What::State(SegmentId(7)), answer.body(Bytes::from_static(b"why")).unwrap())
+        };
+        let unknown = answer(StatusCode::BAD_REQUEST);
+        assert!(matches!(&unknown, Err(NoAnswer::Segment(SegmentError::Io(_)))), "{unknown:?}");
+        let stranger = answer(StatusCode::FORBIDDEN);
+        assert!(matches!(&stranger, Err(NoAnswer::NotThere(why)) if why.contains("identity-key")), "{stranger:?}");
     }
 }

@@ -459,7 +459,10 @@ impl Copies for HttpCopies {
         self.inner.partial.lock().remove(&id);
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
-            self.inner.peers.spawn(send::remove(Arc::clone(&self.inner), id, store));
+            let removed = send::remove(Arc::clone(&self.inner), id, store);
+            self.inner.peers.spawn(async move {
+                let _ = removed.await;
+            });
         }
     }
 }

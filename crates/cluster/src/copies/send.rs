@@ -48,6 +48,11 @@ pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNum
                 inner.forget_copy(copied.id, store);
                 copied.lost(store);
             }
+            // The own file was removed meanwhile, which says nothing of the store.
+            Err(SegmentError::Missing(_)) if inner.own.listed(copied.id).is_err() => {
+                copied.failed(store, "the segment is gone".to_owned());
+                break;
+            }
             Err(error) => {
                 inner.counters.failed_sends.fetch_add(1, Ordering::Relaxed);
                 inner.targets.failed(store);
@@ -193,9 +198,10 @@ pub(super) async fn punch(inner: Arc<Inner>, id: SegmentId, holes: Vec<Range<u64
     }
 }
 
-/// The segment is gone. A store that is not reached removes its copy later, by the rows.
-pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+/// The segment is gone, or one copy too many. A store that is not reached removes its copy later, by the rows. False: it did not answer,
+/// and may do it later.
+pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
     let sends = inner.sends(store);
-    let Ok(_turn) = sends.acquire().await else { return };
-    let _ = inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await;
+    let Ok(_turn) = sends.acquire().await else { return false };
+    inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await.is_ok()
 }

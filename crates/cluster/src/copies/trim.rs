@@ -135,9 +135,14 @@ fn is_done_with(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> Result
         return Ok(false);
     }
     // A store that is not reached removes its copy later, by the rows.
-    if inner.targets.is_usable(store) {
-        inner.peers.block(send::remove(Arc::clone(inner), id, store));
-        inner.counters.trimmed.fetch_add(1, Ordering::Relaxed);
+    if !inner.targets.is_usable(store) {
+        return Ok(!inner.targets.is_open(store));
     }
+    if inner.peers.block(send::remove(Arc::clone(inner), id, store)) != Some(true) {
+        // It may be removed at any time yet, so nothing is copied there meanwhile, and it is asked again.
+        inner.targets.failed(store);
+        return Ok(false);
+    }
+    inner.counters.trimmed.fetch_add(1, Ordering::Relaxed);
     Ok(true)
 }
