@@ -134,6 +134,14 @@ impl Found {
         running.map(|store| store.number).collect()
     }
 
+    fn unsure(&self) -> Option<String> {
+        let unsure = self.segments.unsure;
+        let text = format!(
+            "{unsure} segments were being written when their store was lost: the stores that have a part compare what they have; start those that do not run"
+        );
+        (unsure > 0).then_some(text)
+    }
+
     /// What is wrong, the worst first, each with what to do.
     pub(in crate::cli) fn problems(&self) -> Vec<String> {
         let (copies, segments) = (&self.copies, &self.segments);
@@ -189,13 +197,8 @@ impl Found {
             "running servers make them".to_owned()
         };
         tell(few > 0 && few > lost, format!("{} segments have too few copies: {what}", few - lost));
-        let unsure = segments.unsure;
-        tell(
-            unsure > 0,
-            format!(
-                "{unsure} segments were being written when their store was lost: the stores that have a part compare what they have; start those that do not run"
-            ),
-        );
+        let unsure = self.unsure();
+        tell(unsure.is_some(), unsure.unwrap_or_default());
         let near = segments.in_one_rack;
         let what =
             if in_racks < 2 { "start a server in another one" } else { "running servers make one in another rack" };
