@@ -5,8 +5,7 @@
 
 use margay_meta::EngineError;
 
-use crate::connection::{Server, unavailable};
-use crate::lane::nonsense;
+use crate::connection::{Server, nonsense, unavailable};
 
 /// Oldest that is tested.
 const VERSION_MIN: i64 = 150_000;

@@ -15,9 +15,9 @@ use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, EngineError};
 use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::batch::{LockSpace, Prepared};
-use crate::connection::Server;
+use crate::connection::{Server, nonsense};
 use crate::group::Group;
-use crate::lane::{Done, Lane, nonsense, token_parts};
+use crate::lane::{Done, Lane, token_parts};
 use crate::tasks::ended;
 
 /// With more calls under way, a batch waits for the end of one of them: larger groups cost the server less.

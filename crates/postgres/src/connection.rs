@@ -12,7 +12,6 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
-use crate::lane::nonsense;
 use crate::timeline::{TIMELINE, Timeline};
 use crate::tls::Tls;
 
@@ -124,4 +123,8 @@ pub(crate) fn said(error: &Error) -> String {
             None => error.to_string(),
         },
     }
+}
+
+pub(crate) fn nonsense(why: &str) -> EngineError {
+    EngineError::Corrupt(format!("PostgreSQL answers what it should not: {why}"))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use margay_meta::{Change, Cursor, EngineError, FEED_PAGE_BYTES_MAX, FeedError, FeedPage};
 
-use crate::lane::nonsense;
+use crate::connection::nonsense;
 use crate::read::{Readers, Reading};
 
 /// Commits that the feed keeps.

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use margay_meta::{EngineError, KEY_BYTES_MAX, RowKind, VALUE_BYTES_MAX};
 
 use crate::batch::stored;
-use crate::connection::{Connection, Server, said, unavailable};
-use crate::lane::nonsense;
+use crate::connection::{Connection, Server, nonsense, said, unavailable};
 use crate::tasks::Tasks;
 
 /// Rows that are sent at once, and their bytes as far as one row allows.

@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
 use crate::batch::Prepared;
-use crate::connection::{Connection, Server, said, unavailable};
+use crate::connection::{Connection, Server, nonsense, said, unavailable};
 use crate::group::{Arguments, GROUP_MAX};
 
 /// Additions to counters of one lane meet those of others in as many places.
@@ -275,8 +275,4 @@ fn refused(error: &Error) -> CommitError {
         }
         _ => EngineError::Io(std::io::Error::other(why())).into(),
     }
-}
-
-pub(crate) fn nonsense(why: &str) -> EngineError {
-    EngineError::Corrupt(format!("PostgreSQL answers what it should not: {why}"))
 }

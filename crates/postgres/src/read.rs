@@ -14,8 +14,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row as Column, Statement};
 
 use crate::batch::counted;
-use crate::connection::{Connection, Server, unavailable};
-use crate::lane::nonsense;
+use crate::connection::{Connection, Server, nonsense, unavailable};
 
 /// Behind the answers, the number that the next transaction of that moment would get.
 const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7) \
