@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use margay_segment::{SegmentId, StoreNumber};
+use margay_segment::{Kind, SegmentId, StoreNumber};
 use margay_volume::{CopiesRecord, Error, known_stores, read_copies};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -62,6 +62,9 @@ impl Targets {
         let known = known_stores(&*inner.peers.engine)?;
         let others = known.into_iter().filter(|known| known.number != own && known.address.is_some());
         let live: HashMap<StoreNumber, u64> = others.map(|known| (known.number, known.generation)).collect();
+        if numbers.copies > 1 && self.numbers().copies < 2 {
+            seal_packs(inner);
+        }
         let (mut state, now) = (self.0.lock(), Instant::now());
         state.began.get_or_insert(now);
         state.seen.extend(live.keys().map(|store| (*store, now)));
@@ -146,6 +149,18 @@ impl Targets {
 
     pub(super) fn failed(&self, store: StoreNumber) {
         self.0.lock().failed.insert(store, Instant::now());
+    }
+}
+
+/// What was written before copies are made is copied whole, once nothing is added to it: in a pack that went on, it would come last, and
+/// rows would name the copy before.
+fn seal_packs(inner: &Inner) {
+    let own = inner.own_number();
+    let open = inner.own.segments().into_iter().filter(|info| info.open && info.kind == Kind::Pack);
+    for info in open.filter(|info| info.id.made_by() == own) {
+        if let Err(error) = inner.own.seal(info.id) {
+            tracing::warn!(segment = ?info.id, %error, "a pack is sealed later");
+        }
     }
 }
 
