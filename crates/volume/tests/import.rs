@@ -4,11 +4,23 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use margay_env::Timestamp;
-use margay_segment::{SegmentId, StoreNumber};
+use margay_segment::{SegmentId, Segments, StoreNumber};
 use margay_volume::posix::{Mount, MountOptions};
 use margay_volume::*;
 use world::*;
+
+/// The store that has the bytes: without another one all segments count as own.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl Peers for Elsewhere {
+    fn store(&self, _number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        None
+    }
+}
 
 fn entry(world: &World, name: &str, size: u64) -> Imported {
     let ino = world.volume.new_number().unwrap();
@@ -85,7 +97,8 @@ fn an_entry_takes_the_place_of_the_file_that_is_named() {
 
 #[test]
 fn an_evicted_file_has_no_bytes_here() {
-    let world = World::new(EMBEDDED);
+    let options = Options { run_bytes_max: 40 << 10, peers: Some(Arc::new(Elsewhere)), ..Options::default() };
+    let world = World::with_options(EMBEDDED, options);
     wait(world.volume.create_bucket("b")).unwrap();
     let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
     let root = mount.root();
