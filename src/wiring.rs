@@ -23,8 +23,7 @@ use margay_postgres::{PostgresEngine, PostgresOptions};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
 use margay_upstream::{Far, FarOptions};
 use margay_volume::{
-    Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, read_copies, store_identity,
-    stored_key_fingerprints,
+    Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, store_identity, stored_key_fingerprints,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -123,15 +122,6 @@ impl Storage {
         let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
         let peers = HttpPeers::start(rows.engine(), key.clone()).map_err(|error| fail(&error))?;
         let segments = open_segments(&dir, limits)?;
-        let (name, detached) = (segments.name(), read_copies(&*rows.engine()).map_err(|error| fail(&error))?.detached);
-        if name.generation > 0 && detached.contains(&name.number) {
-            return Err(Failure::failed(format!(
-                "{}: store {number} was detached from the volume: start with an empty directory, or undo that with \
-                 `margay cluster detach {number} --undo`",
-                dir.path.display(),
-                number = name.number.0
-            )));
-        }
         check_known(&dir, &*rows.engine(), &segments)?;
         let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
         let copies = Arc::new(copies);

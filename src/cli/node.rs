@@ -8,7 +8,7 @@ use std::time::Duration;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_segment::StoreNumber;
-use margay_volume::{change_copies, known_stores};
+use margay_volume::{KnownStore, change_copies, known_stores, read_copies};
 use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
@@ -134,13 +134,17 @@ fn list(engine: &dyn Engine, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn suspend(engine: &dyn Engine, store: StoreNumber, is_stop: bool) -> Result<(), Failure> {
+fn not_detached(engine: &dyn Engine, store: StoreNumber) -> Result<KnownStore, Failure> {
     let known = cluster::known(engine, store)?;
-    let before = find(engine)?;
-    if before.copies.detached.contains(&store) {
+    if read_copies(engine).map_err(fail)?.detached.contains(&store) {
         let said = format!("store {} is detached; `margay node detach {} --undo` takes it back", store.0, store.0);
         return Err(Failure::failed(said));
     }
+    Ok(known)
+}
+
+fn suspend(engine: &dyn Engine, store: StoreNumber, is_stop: bool) -> Result<(), Failure> {
+    let known = not_detached(engine, store)?;
     change_copies(engine, &|record| put(&mut record.suspended, store, is_stop)).map_err(fail)?;
     let (number, after) = (store.0, find(engine)?);
     if !is_stop {
@@ -250,12 +254,7 @@ fn rebalance(engine: &dyn Engine, no_wait: bool, stop: bool) -> Result<(), Failu
 }
 
 fn recover(engine: &dyn Engine, store: StoreNumber, no_wait: bool) -> Result<(), Failure> {
-    let known = cluster::known(engine, store)?;
-    let found = find(engine)?;
-    if found.copies.detached.contains(&store) {
-        let said = format!("store {} is detached; `margay node detach {} --undo` takes it back", store.0, store.0);
-        return Err(Failure::failed(said));
-    }
+    let known = not_detached(engine, store)?;
     if known.address.is_none() {
         return Err(Failure::failed(format!("store {} is not running: start its server first", store.0)));
     }

@@ -180,7 +180,6 @@ class Turns(World):
 
     def made_folder(self, node):
         if "full" in self.cells:
-            # `cut` and others need no file system of their own.
             subprocess.run(["truncate", "-s", str(DISK_BYTES), node.data + ".disk"], check=True)
             subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", node.data + ".disk"], check=True)
             subprocess.run(["mount", "-o", "loop", node.data + ".disk", node.data], check=True)
@@ -270,18 +269,18 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     world = Turns(arguments)
-    load, cells = Load(world.nodes, arguments.writers, arguments.seed), arguments.cells.split(",")
+    load = Load(world.nodes, arguments.writers, arguments.seed)
     done = {}
     try:
-        turns(world, load, cells, done)
+        turns(world, load, done)
     finally:
         load.end()
     report(world, load, done)
 
 
-def turns(world, load, cells, done):
+def turns(world, load, done):
     for number in range(world.arguments.rounds):
-        cell = cells[number % len(cells)]
+        cell = world.cells[number % len(world.cells)]
         load.longest = 0.0
         time.sleep(world.chance.uniform(0.5, 2))
         world.turn(cell)

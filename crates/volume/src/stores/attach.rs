@@ -147,11 +147,17 @@ fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
         ControlFlow::Continue(())
     })?;
     let mut last = last.transpose()?.map_or(0, |last| last.0);
-    let (start, end) = key::all_segments();
-    engine.scan(&start, &end, &mut |row| {
-        last = key::parse_segment(row.key).map_or(last, |id| id.made_by().0.max(last));
-        ControlFlow::Continue(())
-    })?;
-    let next = last.checked_add(1).ok_or_else(|| Error::Corrupt("no numbers of stores are left".to_owned()))?;
-    Ok(StoreNumber(next))
+    loop {
+        let next = last.checked_add(1).ok_or_else(|| Error::Corrupt("no numbers of stores are left".to_owned()))?;
+        // One seek for each store, and not all segments: there may be very many.
+        let ((start, _), (_, end)) = (key::segments_of(StoreNumber(next)), key::all_segments());
+        let mut above = None;
+        engine.scan(&start, &end, &mut |row| {
+            above = Some(key::parse_segment(row.key));
+            ControlFlow::Break(())
+        })?;
+        let Some(above) = above.transpose()? else { return Ok(StoreNumber(next)) };
+        assert!(above.made_by().0 > last, "segments are in the order of the stores that made them");
+        last = above.made_by().0;
+    }
 }
