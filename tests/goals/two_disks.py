@@ -22,9 +22,11 @@ import server
 from server import Server, finish, goal
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 5
-DISK_MIB = int(os.environ.get("DISK_MIB", "1536"))
+DISK_MIB = int(os.environ.get("DISK_MIB", "3072"))
 SIZES = [200, 4 << 10, 70 << 10, 700 << 10, 3 << 20]
 LARGE = 17 << 20  # in a segment of its own
+# Beyond this the load goes on with small ones: a full disk is not what is tried here.
+WRITTEN_MAX = (DISK_MIB << 20) // 3
 WRITERS, FILES = 3, 2
 EXT4_SHUTDOWN = 0x8004587D
 
@@ -84,7 +86,7 @@ class Load:
         self.node, self.mount = node, mount
         self.known, self.errors, self.requests, self.lock = {}, [], 0, threading.Lock()
         self.paused, self.ended = threading.Event(), threading.Event()
-        self.busy = 0
+        self.busy = self.written = 0
         names = [(self.objects, n) for n in range(WRITERS)] + [(self.files, n) for n in range(FILES if mount else 0)]
         self.threads = [threading.Thread(target=self.run, args=name, daemon=True) for name in names]
         for thread in self.threads:
@@ -115,9 +117,15 @@ class Load:
             self.requests += 1
             if size is not None:
                 self.known[key] = size
+                self.written += size
+
+    def size(self, dice):
+        if self.written > WRITTEN_MAX:
+            return dice.choice(SIZES[:2])
+        return LARGE if dice.random() < 0.03 else dice.choice(SIZES)
 
     def objects(self, name, dice):
-        size = LARGE if dice.random() < 0.03 else dice.choice(SIZES)
+        size = self.size(dice)
         status, text = self.node.request("PUT", f"/bucket/o{name}", content(f"o{name}", size))
         if status != 200:
             self.error(f"PUT {status} {text[:200]}")
@@ -137,7 +145,7 @@ class Load:
         return True
 
     def files(self, name, dice):
-        size = dice.choice(SIZES)
+        size = self.size(dice)
         path = self.mount / f"f{name}"
         with open(path, "wb") as file:
             file.write(content(f"f{name}", size))

@@ -55,6 +55,8 @@ pub(super) struct Upkeep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Answered,
+    /// It has not all of it, so it is forgotten that it had.
+    Lacks,
     NotNow,
     NoAnswer,
 }
@@ -180,8 +182,10 @@ impl Upkeep {
             for id in left {
                 // What is left is asked for in another round, also if the store does not answer now.
                 let asked = if !is_there || is_over() { Asked::NotNow } else { self.ask_about(store, id) };
-                later.extend((asked != Asked::Answered).then_some(id));
+                later.extend(matches!(asked, Asked::NotNow | Asked::NoAnswer).then_some(id));
                 is_there &= asked != Asked::NoAnswer;
+                // Its copies are made again now, and not when it is next looked whether some are missing.
+                self.found_at = self.found_at.filter(|_| asked != Asked::Lacks);
             }
             if !is_there {
                 self.inner.targets.failed(store);
@@ -213,6 +217,7 @@ impl Upkeep {
         if len < info.len {
             tracing::warn!(segment = ?id, store = store.0, len, of = info.len, "a copy is missing, or not whole");
             inner.forget_copy(id, store);
+            return Asked::Lacks;
         }
         Asked::Answered
     }
