@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-disks", &["margay-env"], &["margay-meta", "margay-segment"]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
-    ("margay-postgres", &["margay-meta"], &["margay-env"]),
+    ("margay-postgres", &["margay-env", "margay-meta"], &[]),
     ("margay-rows", &["margay-env", "margay-meta", "margay-segment"], &[]),
     ("margay-volume", &["margay-env", "margay-meta", "margay-rows", "margay-segment"], &["margay-postgres"]),
     ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),

@@ -7,13 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use margay_env::Clock;
 use margay_meta::EngineError;
-use tokio_postgres::config::TargetSessionAttrs;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage, Socket};
 
+use crate::hosts::{self, OneHost};
+use crate::primary::BEAT;
 use crate::timeline::{TIMELINE, Timeline};
-use crate::tls::Tls;
+use crate::tls::{Protected, Tls};
+use crate::trust::Trust;
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
 /// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
@@ -22,83 +27,121 @@ const SETTINGS: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enab
                         -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 \
                         -c idle_session_timeout=0 -c default_transaction_isolation=read\\ committed";
 
-/// For each host that the URL names; `connect_timeout` in it counts more.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
-/// What is sent and not acknowledged by the host; `tcp_user_timeout` in the URL counts more.
-const UNANSWERED_TIME_MAX: Duration = Duration::from_secs(8);
-/// Without traffic the host is asked whether it is there; `keepalives_interval` in the URL counts more.
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
-const KEEPALIVES_MAX: u32 = 3;
+/// Of a new connection, until a standby has what it shows.
+const CONFIRM_TIME_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
     has_warned: Arc<AtomicBool>,
+    /// Of which history the server's rows are; servers that only speak PostgreSQL's language have none.
+    pub(crate) timeline: Option<String>,
+    /// When it was opened (`Trust`).
+    pub(crate) losses: u64,
 }
 
 /// How to connect to the schema of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    config: Config,
+    /// At least one.
+    pub(crate) hosts: Arc<[OneHost]>,
     tls: Tls,
     pub(crate) timeline: Arc<Timeline>,
+    pub(crate) trust: Arc<Trust>,
 }
 
 impl Server {
-    pub(crate) fn new(mut config: Config, tls: Tls, schema: &str) -> Server {
-        be_impatient(&mut config);
-        // A standby may lag behind what was answered.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    pub(crate) fn new(mut config: Config, tls: Tls, schema: &str, clock: Arc<dyn Clock>) -> Server {
         config.options(format!("{SETTINGS} -c search_path={schema}")).application_name("margay");
-        Server { config, tls, timeline: Arc::default() }
+        let hosts: Arc<[OneHost]> = hosts::split(&config).into();
+        let trust = Arc::new(Trust::new(clock, hosts.len() > 1));
+        Server { hosts, tls, timeline: Arc::default(), trust }
     }
 
+    /// To the server that takes writes, once it may be used.
     pub(crate) async fn connect(&self) -> Result<Connection, EngineError> {
-        let (client, mut driver) = self.config.connect(self.tls.clone()).await.map_err(|error| unavailable(&error))?;
-        let has_warned = Arc::new(AtomicBool::new(false));
-        let warned = Arc::clone(&has_warned);
-        tokio::spawn(async move {
-            // It ends with the client, or with the connection.
-            while let Some(message) = poll_fn(|context| driver.poll_message(context)).await {
-                match message {
-                    Ok(AsyncMessage::Notice(notice)) if notice.parsed_severity() == Some(Severity::Warning) => {
-                        tracing::warn!(warning = notice.message(), "PostgreSQL warns");
-                        warned.store(true, Ordering::Release);
-                    }
-                    Ok(_) => {}
-                    Err(error) => return tracing::warn!(%error, "a connection to PostgreSQL is lost"),
-                }
+        let place = self.trust.place()?;
+        tokio::time::sleep(place.wait).await;
+        let connection = self.connect_to(place.host).await?;
+        if connection.losses != place.losses {
+            return Err(EngineError::Unavailable("PostgreSQL was lost while this process connected to it".to_owned()));
+        }
+        if let Some(timeline) = &connection.timeline {
+            self.timeline.found(timeline);
+        }
+        if self.trust.is_leased() {
+            // After a crash it shows what no standby has yet; this waits until one has.
+            let confirmed = timeout(CONFIRM_TIME_MAX, connection.client.simple_query(BEAT)).await;
+            confirmed.map_err(|_| unconfirmed())?.map_err(|error| unavailable(&error))?;
+            if connection.has_warned() {
+                return Err(unconfirmed());
             }
-        });
+        }
+        Ok(connection)
+    }
+
+    /// To a host, if it takes writes: a standby may lag behind what was answered.
+    pub(crate) async fn connect_to(&self, host: usize) -> Result<Connection, EngineError> {
+        let host = &self.hosts[host];
+        // One that hangs takes the connection, and says nothing.
+        match timeout(host.connect_time_max, self.greet(host)).await {
+            Ok(done) => done,
+            Err(_) => Err(EngineError::Unavailable("it does not answer".to_owned())),
+        }
+    }
+
+    async fn greet(&self, host: &OneHost) -> Result<Connection, EngineError> {
+        let lost = self.trust.losses();
+        let losses = *lost.borrow();
+        let (client, driver) = host.config.connect(self.tls.clone()).await.map_err(|error| unavailable(&error))?;
+        let has_warned = Arc::new(AtomicBool::new(false));
+        tokio::spawn(drive(driver, lost, losses, Arc::clone(&has_warned)));
         // What the server warns of at the start, such as another version of its collations, is about no statement.
-        match client.simple_query(TIMELINE).await {
+        let timeline = match client.simple_query(TIMELINE).await {
             Ok(told) => {
                 let timeline = told.iter().find_map(|message| match message {
                     SimpleQueryMessage::Row(row) => row.get(0),
                     _ => None,
                 });
-                self.timeline.found(timeline.ok_or_else(|| nonsense("no timeline"))?);
+                let standby = || EngineError::Unavailable("it is a standby".to_owned());
+                Some(timeline.ok_or_else(standby)?.to_owned())
             }
-            // Servers that only speak PostgreSQL's language may have no log of this kind.
-            Err(error) if error.as_db_error().is_some() => tracing::debug!(%error, "the server tells no timeline"),
+            Err(error) if error.as_db_error().is_some() => {
+                tracing::debug!(%error, "the server tells no timeline");
+                None
+            }
             Err(error) => return Err(unavailable(&error)),
-        }
+        };
         has_warned.store(false, Ordering::Release);
-        Ok(Connection { client, has_warned })
+        Ok(Connection { client, has_warned, timeline, losses })
     }
 }
 
-/// A host that is gone says nothing: without this the system would wait for it a quarter of an hour.
-fn be_impatient(config: &mut Config) {
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIME_MAX);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNANSWERED_TIME_MAX);
-    }
-    if config.get_keepalives_interval().is_none() {
-        // While it works on a long commit nothing else is sent.
-        config.keepalives_idle(KEEPALIVE_EVERY).keepalives_interval(KEEPALIVE_EVERY).keepalives_retries(KEEPALIVES_MAX);
+fn unconfirmed() -> EngineError {
+    EngineError::Unavailable("PostgreSQL confirms no commits: it hangs, or no standby is there".to_owned())
+}
+
+/// Until the client or the connection ends, or the server is lost (`Trust`): what is under way fails then.
+async fn drive(
+    mut driver: tokio_postgres::Connection<Socket, Protected>,
+    mut lost: watch::Receiver<u64>,
+    losses: u64,
+    warned: Arc<AtomicBool>,
+) {
+    loop {
+        let message = tokio::select! {
+            message = poll_fn(|context| driver.poll_message(context)) => message,
+            _ = lost.wait_for(|now| *now != losses) => return,
+        };
+        match message {
+            Some(Ok(AsyncMessage::Notice(notice))) if notice.parsed_severity() == Some(Severity::Warning) => {
+                tracing::warn!(warning = notice.message(), "PostgreSQL warns");
+                warned.store(true, Ordering::Release);
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return tracing::warn!(%error, "a connection to PostgreSQL is lost"),
+            None => return,
+        }
     }
 }
 

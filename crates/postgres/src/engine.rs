@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use event_listener::Event;
+use margay_env::Env;
 use margay_meta::{
     Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, DurableFuture, Engine,
     EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
@@ -22,6 +23,7 @@ use crate::commit::Lanes;
 use crate::connection::{Server, said};
 use crate::feed::{CHANGES_HELD_MAX, FORGET_EVERY, changes, feed_start, wait_feed};
 use crate::filling::{FillError, Filling};
+use crate::primary;
 use crate::read::Readers;
 use crate::scan::{get_row, scan_pages};
 use crate::snapshot::Snapshot;
@@ -132,11 +134,18 @@ impl PostgresEngine {
             config.password(password);
         }
         let tls = tls::protect(&mut config, &wish).map_err(OpenError::Setting)?;
-        let server = Server::new(config, tls, schema);
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(OpenError::Setting("the place of PostgreSQL names no host".to_owned()));
+        }
+        let server = Server::new(config, tls, schema, Env::real().clock);
         let tasks = Arc::new(Tasks::start()?);
         let (space, count) = (LockSpace::of_schema(schema), (*lanes).max(1));
         let (own, name) = (server.clone(), schema.clone());
         let opened = tasks.block(async move {
+            let found = primary::find(&own).await?;
+            primary::begin(&own, &found).await?;
+            // It ends with the threads.
+            drop(tokio::spawn(primary::keep(own.clone(), found)));
             prepare(&own, &name).await?;
             Ok::<_, OpenError>(Lanes::open(&own, count, space).await?)
         })?;

@@ -11,6 +11,8 @@
 //!                lost is asked through the lane's row, which waits until it has ended (`resolve_v2`).
 //!                Callers that wait share its calls (`group`).
 //!             P4 an answer with a warning, or none, is an unknown outcome: a cancelled wait for a standby succeeds with one.
+//!             P5 of several hosts only the newest that takes writes is asked, and what it shows counts only while standbys
+//!                confirm its commits (`trust`).
 //! Locking:    none here is held over a call.
 //! Durability: that of the server (`synchronous_commit`, which must be on): what is visible is durable.
 //! Not here:   asking again (margay_meta::patient), sessions that are fenced, TLS.
@@ -27,13 +29,16 @@ mod filling;
 #[doc(hidden)]
 pub mod fuzzing;
 mod group;
+mod hosts;
 mod lane;
+mod primary;
 mod read;
 mod scan;
 mod snapshot;
 mod tasks;
 mod timeline;
 mod tls;
+mod trust;
 
 pub use check::{ServerSetting, Verdict};
 pub use engine::{OpenError, Password, PostgresEngine, PostgresOptions};

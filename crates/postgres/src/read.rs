@@ -15,6 +15,7 @@ use tokio_postgres::{Row as Column, Statement};
 
 use crate::batch::counted;
 use crate::connection::{Connection, Server, nonsense, unavailable};
+use crate::trust::Trust;
 
 /// Behind the answers, the number that the next transaction of that moment would get.
 const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7) \
@@ -25,13 +26,14 @@ const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4,
 pub(crate) struct Reading {
     connection: Connection,
     statement: Statement,
+    trust: Arc<Trust>,
 }
 
 impl Reading {
     pub(crate) async fn open(server: &Server) -> Result<Reading, EngineError> {
         let connection = server.connect().await?;
         let statement = connection.client.prepare(READ).await.map_err(|error| unavailable(&error))?;
-        Ok(Reading { connection, statement })
+        Ok(Reading { connection, statement, trust: Arc::clone(&server.trust) })
     }
 
     pub(crate) async fn run(&self, statement: &str) -> Result<(), EngineError> {
@@ -43,7 +45,9 @@ impl Reading {
         statement: &str,
         arguments: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Column>, EngineError> {
-        self.connection.client.query(statement, arguments).await.map_err(|error| unavailable(&error))
+        let told = self.connection.client.query(statement, arguments).await.map_err(|error| unavailable(&error))?;
+        self.trust.check_read(self.connection.losses)?;
+        Ok(told)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -76,7 +80,9 @@ impl Reading {
         let (rows, bytes) = (limited(limit.rows), limited(limit.bytes));
         let arguments: [&(dyn ToSql + Sync); 7] = [&kinds, &firsts, &behinds, &rows_max, &keys_only, &rows, &bytes];
         let told = self.connection.client.query(&self.statement, &arguments).await;
-        answers(asks, &told.map_err(|error| unavailable(&error))?, observed)
+        let told = told.map_err(|error| unavailable(&error))?;
+        self.trust.check_read(self.connection.losses)?;
+        answers(asks, &told, observed)
     }
 }
 

@@ -10,8 +10,9 @@
 use margay_meta::{Cursor, EngineError};
 use parking_lot::Mutex;
 
-/// The current timeline: the first eight digits of the name of the log's file.
-pub(crate) const TIMELINE: &str = "select left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
+/// The current timeline: the first eight digits of the name of the log's file; null at a standby.
+pub(crate) const TIMELINE: &str =
+    "select case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) end";
 
 #[derive(Debug, Default)]
 pub(crate) struct Timeline(Mutex<State>);
@@ -47,6 +48,10 @@ impl Timeline {
             None => {}
         }
         state.known = Some(timeline.to_owned());
+    }
+
+    pub(crate) fn known(&self) -> Option<String> {
+        self.0.lock().known.clone()
     }
 
     /// T1.

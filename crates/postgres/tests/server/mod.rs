@@ -137,6 +137,15 @@ impl Server {
         }
     }
 
+    /// All its processes stand still, or go on.
+    pub(crate) fn pause(&self, stands_still: bool) {
+        let pid = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        let signal = if stands_still { "STOP" } else { "CONT" };
+        let kill = format!("kill -{signal} {pid} $(pgrep -P {pid})");
+        self.run(Command::new("sh").args(["-c", &kill]));
+    }
+
     pub(crate) fn sql(&self, statement: &str) {
         let mut command = self.program("psql");
         self.run(command.args(["-X", "-q", "-U", "margay", "-d", "postgres", "-c", statement, "-h"]).arg(self.data()));

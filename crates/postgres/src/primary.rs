@@ -1,0 +1,140 @@
+//! Finds the server that takes writes, and asks it each second whether it still does.
+//!
+//! Why:        a server that hangs answers nothing and refuses nothing; one whose place another server has taken may not know it. Who waits
+//!             for either waits without an end.
+//! Invariants: B1 of several that take writes the one with the newest history counts, and none with an older one than was known.
+//!             B2 a server that has not confirmed a commit for `STILL_MAX` is lost: all connections to it end, and it is looked for anew.
+//! Not here:   what the answers are worth (trust), the connections of calls (connection).
+
+use std::time::Duration;
+
+use margay_meta::EngineError;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::connection::{Connection, Server, nonsense, said};
+
+/// A commit that writes no row, and waits for the standbys.
+pub(crate) const BEAT: &str = "select pg_logical_emit_message(true, 'margay', '')";
+/// Where nothing depends on it.
+const LOOK: &str = "select 1";
+const BEAT_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether the connection is there, between two beats.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// B2.
+const STILL_MAX: Duration = Duration::from_secs(5);
+/// With one host nobody else can take its place, so a disk that is slow for a moment may be.
+const ALONE_STILL_MAX: Duration = Duration::from_secs(15);
+/// Others are waited for so long when one was found.
+const GRACE: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Whether the history that is the server's now began a moment ago.
+const MAY_BE_NEW: &str = "select timeline_id > 1 and clock_timestamp() - checkpoint_time < interval '20 s' or timeline_id <> \
+                          ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int from pg_control_checkpoint()";
+
+/// One that takes writes.
+pub(crate) struct Found {
+    host: usize,
+    connection: Connection,
+}
+
+pub(crate) async fn find(server: &Server) -> Result<Found, EngineError> {
+    let mut asked = JoinSet::new();
+    for host in 0..server.hosts.len() {
+        let server = server.clone();
+        asked.spawn(async move { (host, server.connect_to(host).await) });
+    }
+    let known = server.timeline.known();
+    let (mut best, mut whys): (Option<Found>, Vec<String>) = (None, Vec::new());
+    loop {
+        let next = match best {
+            None => asked.join_next().await,
+            Some(_) => timeout(GRACE, asked.join_next()).await.unwrap_or_default(),
+        };
+        match next {
+            None => break,
+            Some(Err(error)) => return Err(nonsense(&error.to_string())),
+            Some(Ok((host, Err(error)))) => whys.push(format!("{}: {error}", server.hosts[host].name)),
+            Some(Ok((host, Ok(connection)))) => {
+                let name = &server.hosts[host].name;
+                let timeline = connection.timeline.as_ref();
+                if server.trust.is_leased() && timeline < known.as_ref() {
+                    whys.push(format!("{name} has an older history than the server before"));
+                } else if best.as_ref().is_none_or(|best| best.connection.timeline.as_ref() < timeline) {
+                    best = Some(Found { host, connection });
+                }
+            }
+        }
+    }
+    best.ok_or_else(|| EngineError::Unavailable(format!("no server of PostgreSQL takes writes: {}", whys.join("; "))))
+}
+
+/// Takes it for the one that counts.
+pub(crate) async fn begin(server: &Server, found: &Found) -> Result<(), EngineError> {
+    let (known, timeline) = (server.timeline.known(), &found.connection.timeline);
+    let may_be_new = if known.is_some() {
+        known != *timeline
+    } else {
+        // Who may not ask waits.
+        let told = found.connection.client.query_one(MAY_BE_NEW, &[]);
+        server.trust.is_leased() && told.await.and_then(|row| row.try_get(0)).unwrap_or(true)
+    };
+    if may_be_new && server.hosts.len() > 1 {
+        tracing::info!(host = server.hosts[found.host].name, timeline, "PostgreSQL: this server takes writes");
+    }
+    server.trust.found(found.host, may_be_new);
+    beat(server, &found.connection).await
+}
+
+/// A commit, confirmed.
+async fn beat(server: &Server, connection: &Connection) -> Result<(), EngineError> {
+    let began = server.trust.now();
+    let (statement, time_max) = if server.trust.is_leased() { (BEAT, STILL_MAX) } else { (LOOK, ALONE_STILL_MAX) };
+    let why = match timeout(time_max, connection.client.simple_query(statement)).await {
+        Ok(Ok(_)) if !connection.has_warned() => {
+            server.trust.confirm(began);
+            return Ok(());
+        }
+        Ok(Ok(_)) => "PostgreSQL gave up waiting for a standby".to_owned(),
+        Ok(Err(error)) => said(&error),
+        Err(_) => {
+            format!("PostgreSQL confirmed no commit for {} s: it hangs, or no standby is there", time_max.as_secs())
+        }
+    };
+    Err(EngineError::Unavailable(why))
+}
+
+/// Until the engine ends.
+pub(crate) async fn keep(server: Server, mut found: Found) {
+    loop {
+        let error = loop {
+            if let Err(error) = beat(&server, &found.connection).await {
+                break error;
+            }
+            let mut left = BEAT_EVERY;
+            while !left.is_zero() && !found.connection.client.is_closed() {
+                tokio::time::sleep(LOOK_EVERY).await;
+                left = left.saturating_sub(LOOK_EVERY);
+            }
+        };
+        let host = &server.hosts[found.host].name;
+        tracing::warn!(host, %error, "PostgreSQL is lost: it is looked for");
+        server.trust.lose(&error.to_string());
+        drop(found);
+        found = look(&server).await;
+    }
+}
+
+/// Until there is one.
+async fn look(server: &Server) -> Found {
+    loop {
+        match find(server).await {
+            Ok(found) => match begin(server, &found).await {
+                Ok(()) => return found,
+                Err(error) => server.trust.lose(&error.to_string()),
+            },
+            Err(error) => server.trust.miss(&error.to_string()),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
