@@ -3,7 +3,11 @@
 //! Why:        the numbers are rows, so that all servers have the same ones, at once; the command needs the database only.
 //! Not here:   making copies (margay-cluster), servers that are stopped for a while (node).
 
+mod failover;
+mod init;
+mod patroni;
 mod status;
+mod upgrade;
 
 use margay_env::Env;
 use margay_meta::Engine;
@@ -19,6 +23,7 @@ use crate::exit::{Code, Failure};
 use crate::settings::{Settings, SharedSettings};
 
 const EXAMPLES: &str = "Examples:
+  margay cluster init --host a=10.0.0.1 --host b=10.0.0.2 --host c=10.0.0.3 --out cluster
   margay cluster status --metadata postgres://margay@db/margay
   margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
@@ -68,6 +73,12 @@ enum Command {
         #[arg(long, value_name = "K")]
         racks: Option<u8>,
     },
+    /// Write the settings of a new cluster on PostgreSQL with high availability: etcd, Patroni, margay, systemd
+    Init(init::Init),
+    /// Make a standby that has all commits the primary of PostgreSQL, by Patroni
+    Failover(failover::Failover),
+    /// Show the version of each server, and which one to restart next
+    Upgrade(upgrade::Upgrade),
     /// Move the volume of one server into an empty database; its segments stay, and its directory becomes the first store
     Adopt {
         /// Make it a volume of its own again, if a move that broke off has not brought its rows over
@@ -99,12 +110,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let (settings, shared) = settings_of(args.metadata.as_ref(), &args.data)?;
         return adopt::run(&settings.data, &settings.storage, &shared.postgres, undo, json);
     }
+    match &args.command {
+        Command::Init(init) => return init::run(init),
+        Command::Failover(failover) => return failover::run(failover),
+        _ => {}
+    }
     let engine = open(args.metadata.as_ref(), &args.data)?;
     match &args.command {
         Command::Status { json } => status::show(&engine, *json),
         Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write, racks } => set(&engine, (*copies, *write, *racks)),
-        Command::Adopt { .. } => Ok(()),
+        Command::Upgrade(upgrade) => upgrade::run(upgrade, &engine),
+        Command::Adopt { .. } | Command::Init(_) | Command::Failover(_) => Ok(()),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
     }
 }

@@ -12,6 +12,8 @@ one writer, and each content says its key and number. Readers ask any server. Me
   all       all servers are killed at once and started again
   database  PostgreSQL is killed and started again
   disk      a server is killed and its disk is lost; it is detached, and a new one takes its place
+With a cell of patroni_cells.py (primary, host, lost, hang, frozen, patroni, standby, standbys, etcd, etcds) PostgreSQL is one with standbys, Patroni
+and etcd, as `margay cluster init` sets it up; kill, stop, slow, end and all may stand beside them.
 A read must give the last acknowledged content of its key, or one whose outcome nobody knows; a listing must show what was acknowledged
 before it. No answer may be 500. At the end every key is read at every server, and each server alone is asked for all that it has a copy of.
 """
@@ -25,10 +27,13 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
 from cluster import Network, World, ask
+from patroni import missing
+from patroni_cells import CELLS, HostTurns
 from server import finish, goal
 
 BUCKET, KEYS_EACH = "cluster", 12
@@ -83,6 +88,11 @@ class Load:
     def count(self, what):
         with self.lock:
             self.counts[what] = self.counts.get(what, 0) + 1
+
+    def done(self):
+        """Writes that were acknowledged."""
+        with self.lock:
+            return sum(count for what, count in self.counts.items() if what in ("PUT done", "DELETE done"))
 
     def write(self, writer):
         chance, number, gap = random.Random(f"{self.seed} w {writer}"), 0, time.monotonic()
@@ -200,62 +210,75 @@ class Turns(World):
         for node in self.nodes:
             self.unmount(node)
 
-    def turn(self, cell):
-        node = self.chance.choice(self.nodes)
-        if cell == "kill":
-            node.server.kill()
-            time.sleep(self.chance.uniform(0, 3))
-            node.server.spawn()
-            node.wait()
-        elif cell == "stop":
+    def turn(self, cell, load):
+        one_turn(self, cell)
+
+    def tell(self):
+        """Of how long things took."""
+
+
+class HaTurns(HostTurns):
+    def turn(self, cell, load):
+        if not super().turn(cell, load):
+            one_turn(self, cell)
+
+
+def one_turn(world, cell):
+    node = world.chance.choice(world.nodes)
+    if cell == "kill":
+        node.server.kill()
+        time.sleep(world.chance.uniform(0, 3))
+        node.server.spawn()
+        node.wait()
+    elif cell == "stop":
+        os.kill(node.server.process.pid, signal.SIGSTOP)
+        time.sleep(world.chance.uniform(1, 12))
+        os.kill(node.server.process.pid, signal.SIGCONT)
+        node.wait()
+    elif cell == "slow":
+        for _ in range(40):
             os.kill(node.server.process.pid, signal.SIGSTOP)
-            time.sleep(self.chance.uniform(1, 12))
+            time.sleep(0.2)
             os.kill(node.server.process.pid, signal.SIGCONT)
-            node.wait()
-        elif cell == "slow":
-            for _ in range(40):
-                os.kill(node.server.process.pid, signal.SIGSTOP)
-                time.sleep(0.2)
-                os.kill(node.server.process.pid, signal.SIGCONT)
-                time.sleep(0.05)
-        elif cell == "cut":
-            self.network.cut(node, True)
-            time.sleep(self.chance.uniform(1, 15))
-            self.network.cut(node, False)
-            node.wait()
-        elif cell == "full":
-            fill, end = os.path.join(node.data, "fill"), 0
-            with open(fill, "wb") as file:
-                for size in (1 << 26, 1 << 20, 1 << 12):
-                    with contextlib.suppress(OSError):
-                        while True:
-                            os.posix_fallocate(file.fileno(), end, size)
-                            end += size
-            time.sleep(self.chance.uniform(2, 10))
-            os.remove(fill)
-            node.wait()
-        elif cell == "end":
-            node.server.stop()
-            node.server.spawn()
-            node.wait()
-        elif cell == "all":
-            for one in self.nodes:
-                one.server.kill()
-            for one in self.nodes:
-                one.server.spawn()
-            for one in self.nodes:
-                one.wait()
-        elif cell == "database":
-            self.postgres.kill()
-            time.sleep(self.chance.uniform(0, 2))
-            self.postgres.start()
-            for one in self.nodes:
-                one.wait()
-        elif cell == "disk":
-            # Else two of the copies of a segment may be lost at once.
-            if not self.until_copied(120):
-                raise SystemExit("copies are missing after two minutes: " + self.cluster("status").stdout)
-            self.lose_disk(self.nodes.index(node))
+            time.sleep(0.05)
+    elif cell == "cut":
+        world.network.cut(node, True)
+        time.sleep(world.chance.uniform(1, 15))
+        world.network.cut(node, False)
+        node.wait()
+    elif cell == "full":
+        fill, end = os.path.join(node.data, "fill"), 0
+        with open(fill, "wb") as file:
+            for size in (1 << 26, 1 << 20, 1 << 12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(file.fileno(), end, size)
+                        end += size
+        time.sleep(world.chance.uniform(2, 10))
+        os.remove(fill)
+        node.wait()
+    elif cell == "end":
+        node.server.stop()
+        node.server.spawn()
+        node.wait()
+    elif cell == "all":
+        for one in world.nodes:
+            one.server.kill()
+        for one in world.nodes:
+            one.server.spawn()
+        for one in world.nodes:
+            one.wait()
+    elif cell == "database":
+        world.postgres.kill()
+        time.sleep(world.chance.uniform(0, 2))
+        world.postgres.start()
+        for one in world.nodes:
+            one.wait()
+    elif cell == "disk":
+        # Else two of the copies of a segment may be lost at once.
+        if not world.until_copied(120):
+            raise SystemExit("copies are missing after two minutes: " + world.cluster("status").stdout)
+        world.lose_disk(world.nodes.index(node))
 
 
 def main():
@@ -268,14 +291,25 @@ def main():
     parser.add_argument("--cells", default="kill,stop,end,all,database,disk")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    world = Turns(arguments)
+    if set(CELLS).intersection(arguments.cells.split(",")):
+        if why := missing():
+            raise SystemExit(why)
+        folder = tempfile.mkdtemp(prefix="cluster-")
+        os.chmod(folder, 0o755)
+        world = HaTurns(arguments, BUCKET, random.Random(arguments.seed), folder)
+    else:
+        world = Turns(arguments)
     load = Load(world.nodes, arguments.writers, arguments.seed)
     done = {}
     try:
-        turns(world, load, done)
-    finally:
-        load.end()
-    report(world, load, done)
+        try:
+            turns(world, load, done)
+        finally:
+            load.end()
+        report(world, load, done)
+    except BaseException:
+        world.close()
+        raise
 
 
 def turns(world, load, done):
@@ -283,7 +317,7 @@ def turns(world, load, done):
         cell = world.cells[number % len(world.cells)]
         load.longest = 0.0
         time.sleep(world.chance.uniform(0.5, 2))
-        world.turn(cell)
+        world.turn(cell, load)
         done[cell] = done.get(cell, 0) + 1
         print(f"{number + 1:4} {cell:9} longest gap of one writer {load.longest:5.1f} s, wrong {len(load.wrong)}", flush=True)
         if load.wrong:
@@ -303,6 +337,7 @@ def report(world, load, done):
     goal(f"{len(load.internal)} answers of an internal error", not load.internal)
     goal(f"every key is read at every server in the end: {sum(answered)} of {len(answered)}", all(answered))
     goal(f"every segment has its copies: {status['segments_with_too_few_copies']} of {status['segments']} have not", copied)
+    world.tell()
     world.close()
     if not load.wrong and not load.internal and all(answered) and copied:
         shutil.rmtree(world.folder)

@@ -85,7 +85,7 @@ pub use stores::{
     KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, named_runs,
     oldest_read, read_copies, read_segment, rename_stores, visit_segments_made_by,
 };
-pub use upgrade::{FORMAT_VERSION, OpenError};
+pub use upgrade::{FORMAT_VERSION, OpenError, stored_format};
 pub use upkeep::{
     BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,
     prune, restore_rows, segments_of,

@@ -131,6 +131,13 @@ impl<E: Into<Refused>> From<E> for Begun {
     }
 }
 
+/// The format that the rows have; `None` if there is no volume.
+pub fn stored_format(engine: &dyn Engine) -> Result<Option<u32>, Error> {
+    let Some(row) = engine.get(&key::format())?.value else { return Ok(None) };
+    let format = row.value.as_ref().try_into().map(u32::from_be_bytes);
+    format.map(Some).map_err(|_| Error::Corrupt("the format row holds no format".to_owned()))
+}
+
 /// `None`: try again.
 fn try_format(engine: &dyn Engine) -> Result<Option<Cursor>, Begun> {
     let row = engine.get(&key::format()).map_err(Error::from)?.value;

@@ -95,7 +95,7 @@ impl Segments {
 }
 
 /// All that the rows say of copies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::cli) struct Found {
     pub(in crate::cli) copies: CopiesRecord,
     pub(in crate::cli) stores: Vec<KnownStore>,

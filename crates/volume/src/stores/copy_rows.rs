@@ -31,6 +31,8 @@ pub struct KnownStore {
     pub address: Option<String>,
     /// The host of that process.
     pub host: String,
+    /// Its name and version.
+    pub program: String,
 }
 
 /// A segment as its row says.
@@ -90,7 +92,8 @@ pub fn known_stores(engine: &dyn Engine) -> Result<Vec<KnownStore>, Error> {
         let (number, record) = (key::parse_store(&store)?, StoreRecord::decode(&value)?);
         let session = session_of(engine, &record)?.unwrap_or_default();
         let address = (!session.address.is_empty()).then_some(session.address);
-        stores.push(KnownStore { number, generation: record.generation, address, host: session.host });
+        let (host, program) = (session.host, session.program);
+        stores.push(KnownStore { number, generation: record.generation, address, host, program });
     }
     Ok(stores)
 }
