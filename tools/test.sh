@@ -122,18 +122,19 @@ run() {
             ;;
         kill) suite kill tests/kill/run.sh ;;
         postgres) suite postgres python3 tests/postgres.py ;;
+        cluster-ha) MARGAY_BIN=$binary suite cluster-ha python3 tests/cluster_ha.py ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
         interop) MARGAY_BIN=$binary suite interop tests/interop/run.py ;;
-        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop postgres" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop postgres cluster-ha" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test postgres mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop; fi
+if [ $# = 0 ]; then set -- format lint test postgres mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop cluster-ha; fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|kill|full|mount|interop)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|kill|full|mount|interop|cluster-ha)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 
