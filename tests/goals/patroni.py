@@ -230,14 +230,13 @@ class Hosts(World):
         return []
 
     def is_whole(self):
-        """A primary, all others stream from it, and one at least confirms."""
+        """A primary, from which all others stream now, and one at least confirms."""
         primary = self.primary()
         if not primary:
             return False
-        members = {member["name"]: member for member in self.members()}
-        others = [members.get(host.name, {}) for host in self.hosts if host is not primary]
-        streams = all(member.get("state") in ("running", "streaming") for member in others)
-        return streams and any(member.get("role") in ("sync_standby", "quorum_standby") for member in others)
+        status, said = primary.asks("/patroni")
+        streams = [one["sync_state"] for one in json.loads(said).get("replication", []) if one["state"] == "streaming"] if status == 200 else []
+        return len(streams) == len(self.hosts) - 1 and bool({"sync", "quorum"} & set(streams))
 
     def close(self):
         for host, node in zip(self.hosts, self.nodes):

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const STILL_MAX: Duration = Duration::from_secs(5);
 /// With one host nobody else can take its place, so a disk that is slow for a moment may be.
 const ALONE_STILL_MAX: Duration = Duration::from_secs(15);
-/// Others are waited for so long when one was found.
+/// The others are waited for so long when one has answered.
 const GRACE: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Whether the history that is the server's now began a moment ago.
@@ -47,9 +47,11 @@ pub(crate) async fn find(server: &Server) -> Result<Found, EngineError> {
     let known = server.timeline.known();
     let (mut best, mut whys): (Option<Found>, Vec<String>) = (None, Vec::new());
     loop {
-        let next = match best {
-            None => asked.join_next().await,
-            Some(_) => timeout(GRACE, asked.join_next()).await.unwrap_or_default(),
+        // A host that is gone says nothing.
+        let next = if best.is_none() && whys.is_empty() {
+            asked.join_next().await
+        } else {
+            timeout(GRACE, asked.join_next()).await.unwrap_or_default()
         };
         match next {
             None => break,

@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// The first column of the first row.
-    fn told(&self, question: &str) -> String {
+    pub(crate) fn told(&self, question: &str) -> String {
         let mut command = self.program("psql");
         command.args(["-X", "-q", "-A", "-t", "-U", "margay", "-d", "postgres", "-c", question, "-h"]).arg(self.data());
         let told = command.current_dir(self.folder.path()).output().unwrap();
