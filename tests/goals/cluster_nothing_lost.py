@@ -162,10 +162,10 @@ def main():
             turns(world, load, done)
         finally:
             load.end()
-        report(world, load, done)
     except BaseException:
         world.close()
         raise
+    report(world, load, done)
 
 
 def turns(world, load, done):

@@ -21,7 +21,7 @@ Say which version of Patroni the hosts have (`patroni --version`): 3 speaks anot
 one a primary that stood still takes its place back from the one that took it over, and what was written meanwhile is lost.
 With --quorum (Patroni 4) a commit waits for any one of the standbys, so that the death of one is not noticed; without it for a chosen
 one, and for about three seconds longer when that one dies. --quorum needs a watchdog (modprobe softdog): if Patroni alone is killed at
-the primary, what was answered within two seconds may be lost.";
+the primary, what was answered within a second may be lost.";
 
 /// etcd needs most of them.
 const HOSTS_MIN: usize = 3;
