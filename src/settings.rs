@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use margay_accounts::provider_keys::KeyLocation;
 use margay_client::endpoint::Endpoint;
+use margay_cluster::StoreTls;
 use margay_disks::DiskWish;
 use margay_jobs::lifecycle::ExpiryLimits;
 use margay_jobs::notify::Target;
@@ -147,6 +148,8 @@ pub struct SharedSettings {
     pub postgres: PostgresOptions,
     /// Where other servers read what this one stores.
     pub store_address: String,
+    /// Whether servers ask each other with TLS.
+    pub tls: StoreTls,
     /// Where the server stands; empty: nobody says.
     pub rack: String,
 }
@@ -155,7 +158,7 @@ impl SharedSettings {
     fn build(
         metadata: String,
         schema: String,
-        (store_address, rack): (String, String),
+        (store_address, tls, rack): (String, StoreTls, String),
     ) -> Result<Option<SharedSettings>, String> {
         if metadata == "embedded" {
             return Ok(None);
@@ -171,7 +174,7 @@ impl SharedSettings {
         let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
         let (lanes, readers) = (PostgresOptions::LANES, PostgresOptions::READERS);
         let postgres = PostgresOptions { config: metadata, password, schema, lanes, readers };
-        Ok(Some(SharedSettings { postgres, store_address, rack }))
+        Ok(Some(SharedSettings { postgres, store_address, tls, rack }))
     }
 }
 
@@ -238,7 +241,11 @@ impl Settings {
         let shared = SharedSettings::build(
             text("metadata").unwrap_or_default(),
             text("metadata_schema").unwrap_or_default(),
-            (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
+            (
+                text("store_address").unwrap_or_default(),
+                store_tls(text("store_tls").as_deref()),
+                text("rack").unwrap_or_default(),
+            ),
         )?;
         let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
@@ -279,6 +286,15 @@ impl Settings {
             },
             storage: StorageLimits::build(number, count),
         })
+    }
+}
+
+/// The table allows these three.
+fn store_tls(name: Option<&str>) -> StoreTls {
+    match name {
+        Some("require") => StoreTls::Required,
+        Some("prefer") => StoreTls::Preferred,
+        _ => StoreTls::Off,
     }
 }
 

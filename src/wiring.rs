@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_accounts::fingerprint::CheckedKeys;
 use margay_accounts::identities::SealKey;
 use margay_accounts::{encryption_keys, fingerprint};
-use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers};
+use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers, StoreTls};
 use margay_disks::Disks;
 use margay_env::Env;
 use margay_jobs::session_keeper::SessionKeeper;
@@ -111,7 +111,7 @@ impl Storage {
     pub fn open_shared(
         dir: DataDir,
         limits: &StorageLimits,
-        postgres: &PostgresOptions,
+        (postgres, tls): (&PostgresOptions, StoreTls),
         address: String,
     ) -> Result<(Storage, ClusterKey), Failure> {
         let engine = PostgresEngine::open(postgres);
@@ -120,7 +120,7 @@ impl Storage {
         let fail = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
         let known = stored_key_fingerprints(&*rows.engine(), KeyFile::Identity).map_err(|error| fail(&error))?;
         let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
-        let peers = HttpPeers::start(rows.engine(), key.clone()).map_err(|error| fail(&error))?;
+        let peers = HttpPeers::start(rows.engine(), key.clone(), tls).map_err(|error| fail(&error))?;
         let segments = open_segments(&dir, limits)?;
         check_known(&dir, &*rows.engine(), &segments)?;
         let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
@@ -235,9 +235,9 @@ impl Storage {
     pub fn open_shared_at_rest(
         dir: DataDir,
         limits: &StorageLimits,
-        postgres: &PostgresOptions,
+        shared: (&PostgresOptions, StoreTls),
     ) -> Result<Storage, Failure> {
-        let (storage, _) = Storage::open_shared(dir, limits, postgres, String::new())?;
+        let (storage, _) = Storage::open_shared(dir, limits, shared, String::new())?;
         let keeper = SessionKeeper::start(&storage.env, &storage.volume);
         let keeper =
             keeper.map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;

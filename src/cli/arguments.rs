@@ -56,6 +56,10 @@ pub(crate) struct ServerArgs {
     /// Where the other servers of a shared volume read what this one stores [default: 127.0.0.1:9002]
     #[arg(long, value_name = "HOST:PORT")]
     store_address: Option<String>,
+    /// Whether servers of a shared volume ask each other with TLS: off, prefer (those that speak it) or require
+    /// [default: off]
+    #[arg(long, value_name = "HOW")]
+    store_tls: Option<String>,
     /// The rack in which this server stands: copies of a shared volume go to different racks
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
@@ -152,6 +156,7 @@ impl ServerArgs {
             ("admin_address", &self.admin_address),
             ("metadata", &self.metadata),
             ("store_address", &self.store_address),
+            ("store_tls", &self.store_tls),
             ("rack", &self.rack),
             ("region", &self.region),
             ("tls_certificate", &self.tls_certificate),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use margay_accounts::identities::Identities;
 use margay_accounts::provider_keys::ProviderKeys;
 use margay_accounts::root_keys::{self, RootKeys};
-use margay_cluster::StorePort;
+use margay_cluster::{StorePort, store_port_tls};
 use margay_env::Env;
 use margay_env::files;
 use margay_jobs::access_log::AccessLog;
@@ -185,17 +185,18 @@ fn open_storage(
     dir: DataDir,
     settings: &Settings,
     store: Option<&TcpListener>,
-) -> Result<(Arc<Storage>, Option<StorePort>), Failure> {
+) -> Result<(Arc<Storage>, Option<(StorePort, Tls)>), Failure> {
     let (Some(shared), Some(socket)) = (&settings.shared, store) else {
         let storage = Storage::open(dir, &settings.storage)?;
         storage.start_disks()?;
         return Ok((Arc::new(storage), None));
     };
     let address = told_address(&shared.store_address, socket)?;
-    let (storage, key) = Storage::open_shared(dir, &settings.storage, &shared.postgres, address)?;
+    let (storage, key) = Storage::open_shared(dir, &settings.storage, (&shared.postgres, shared.tls), address)?;
     stand_in(&storage, &shared.rack).map_err(|error| Failure::failed(format!("--rack: {error}")))?;
+    let tls = store_port_tls(&key, shared.tls).map_err(|error| Failure::failed(format!("store_tls: {error}")))?;
     let port = StorePort::new(Arc::clone(&storage.segments), key);
-    Ok((Arc::new(storage), Some(port)))
+    Ok((Arc::new(storage), Some((port, tls))))
 }
 
 /// Says in the rows in which rack the own store stands; one that was named before stays if none is given.
@@ -366,7 +367,7 @@ struct Doors {
 impl Doors {
     fn open(
         server: &Arc<Server>,
-        (front, store_port): (Arc<dyn Handler>, Option<StorePort>),
+        (front, store_port): (Arc<dyn Handler>, Option<(StorePort, Tls)>),
         sockets: Sockets,
         tls: Option<Tls>,
         limits: ConnectionLimits,
@@ -387,7 +388,7 @@ impl Doors {
         let store = sockets
             .store
             .zip(store_port)
-            .map(|(socket, port)| Listener::start_tcp(socket, None, Arc::new(port), unseen(), limits));
+            .map(|(socket, (port, tls))| Listener::start_tcp(socket, Some(tls), Arc::new(port), unseen(), limits));
         // Last, so that a client that sees it answer finds the others too.
         let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
         Doors { main, admin, commands, store }

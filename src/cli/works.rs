@@ -147,7 +147,7 @@ pub(super) fn open_at_rest(env: &Env, settings: &Settings) -> Result<Arc<Storage
     super::keep_private();
     if let Some(shared) = &settings.shared {
         let dir = DataDir::open_shared(env, &settings.data)?;
-        return Ok(Arc::new(Storage::open_shared_at_rest(dir, &settings.storage, &shared.postgres)?));
+        return Ok(Arc::new(Storage::open_shared_at_rest(dir, &settings.storage, (&shared.postgres, shared.tls))?));
     }
     let dir = DataDir::open(env, &settings.data)?;
     Ok(Arc::new(Storage::open_at_rest(dir, &settings.storage)?))

@@ -103,6 +103,12 @@ pub const SETTINGS: &[Setting] = &[
         "127.0.0.1:9002",
         "where the other servers of a shared volume read what this one stores",
     ),
+    setting(
+        "store_tls",
+        Kind::Choice(&["off", "prefer", "require"]),
+        "off",
+        "whether servers of a shared volume ask each other with TLS: off, prefer (those that speak it), require (nothing without)",
+    ),
     setting("rack", Kind::Text, "", "where the server of a shared volume stands: copies go to different racks"),
     setting("region", Kind::Text, "us-east-1", "what clients are told when they ask for the region"),
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),

@@ -11,6 +11,8 @@ const PURPOSE: &[u8] = b"margay processes of one volume 1";
 
 /// No question begins so.
 const BYTES_PURPOSE: &[u8] = b"bytes of ";
+/// Nor so.
+const TLS_PURPOSE: &[u8] = b"TLS key pair of processes 1";
 
 /// Signs what one process asks another one.
 #[derive(Clone)]
@@ -33,6 +35,11 @@ impl ClusterKey {
     pub(crate) fn of_bytes(&self, question: &[u8]) -> ClusterKey {
         let tag = hmac::sign(&self.0, &[BYTES_PURPOSE, question].concat());
         ClusterKey(hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref()))
+    }
+
+    /// What the key pair of TLS is made of.
+    pub(crate) fn tls_seed(&self) -> [u8; SIGNATURE_BYTES] {
+        self.sign(TLS_PURPOSE)
     }
 
     pub(crate) fn sign(&self, text: &[u8]) -> [u8; SIGNATURE_BYTES] {

@@ -6,7 +6,7 @@
 //! Locking:    leaf locks; none is held while somebody waits for an answer.
 //! Not here:   which store has a segment (margay-volume), answers (port).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
     REFUSED, SIGNATURE, What, decode_state,
 };
+use crate::tls::{Connection, Connector, KeyPair, NoTls, StoreTls};
 
 /// Threads that wait for answers.
 const THREADS: usize = 2;
@@ -68,6 +69,11 @@ pub(crate) struct Shared {
     /// When it did not answer, unless it has since.
     doubted: Mutex<HashMap<StoreNumber, Instant>>,
     places: Mutex<HashMap<StoreNumber, Arc<Place>>>,
+    /// `None`: without TLS.
+    connector: Option<Connector>,
+    tls: StoreTls,
+    /// Stores that speak no TLS; each is told of once.
+    without_tls: Mutex<HashSet<StoreNumber>>,
     /// Taken at the end, which does not wait for answers.
     runtime: Option<Runtime>,
 }
@@ -103,7 +109,11 @@ impl Debug for Place {
 
 impl HttpPeers {
     /// `engine`: the rows of the volume, which say where stores are.
-    pub fn start(engine: Arc<dyn Engine>, key: ClusterKey) -> io::Result<HttpPeers> {
+    pub fn start(engine: Arc<dyn Engine>, key: ClusterKey, tls: StoreTls) -> io::Result<HttpPeers> {
+        let connector = match tls {
+            StoreTls::Off => None,
+            StoreTls::Preferred | StoreTls::Required => Some(KeyPair::of(&key)?.connector()?),
+        };
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("peers").enable_all().build()?;
         Ok(HttpPeers(Arc::new(Shared {
             engine,
@@ -111,6 +121,9 @@ impl HttpPeers {
             told: Mutex::default(),
             doubted: Mutex::default(),
             places: Mutex::default(),
+            connector,
+            tls,
+            without_tls: Mutex::default(),
             runtime: Some(runtime),
         })))
     }
@@ -222,7 +235,7 @@ impl Shared {
                     break;
                 }
             };
-            let answer = match timeout(time_max, place.send(&signed)).await {
+            let answer = match timeout(time_max, self.send(number, &place, &signed)).await {
                 Ok(answer) => answer.map_err(NoAnswer::NotThere),
                 Err(_) => Err(NoAnswer::Silent),
             };
@@ -293,42 +306,82 @@ impl Signed {
     }
 }
 
-impl Place {
-    async fn connection(&self) -> Result<SendRequest<Full<Bytes>>, String> {
-        loop {
-            let idle = self.idle.lock().pop();
-            let Some(mut idle) = idle else { break };
-            if idle.ready().await.is_ok() {
-                return Ok(idle);
+impl Shared {
+    /// A new connection to where the store is.
+    async fn connect(&self, number: StoreNumber, place: &Place) -> Result<SendRequest<Full<Bytes>>, String> {
+        let Some(connector) = &self.connector else { return begin(place.reach().await?).await };
+        let address = &place.of.address;
+        let protected = timeout(CONNECT_TIME_MAX, connector.connect(place.reach().await?)).await;
+        match protected.map_err(|_| format!("{address} does not answer the beginning of TLS"))? {
+            Ok(stream) => {
+                self.without_tls.lock().remove(&number);
+                begin(stream).await
             }
+            Err(NoTls::NotSpoken(_)) if self.tls == StoreTls::Preferred => {
+                if self.without_tls.lock().insert(number) {
+                    tracing::info!(store = number.0, address, "the store speaks no TLS: it is asked without");
+                }
+                begin(place.reach().await?).await
+            }
+            Err(NoTls::NotSpoken(why)) => {
+                Err(format!("it speaks no TLS, and store_tls=require asks nobody without ({why})"))
+            }
+            Err(NoTls::Failed(why)) => Err(why),
         }
-        let address = &self.of.address;
-        let stream = timeout(CONNECT_TIME_MAX, TcpStream::connect(address));
-        let stream = stream.await.map_err(|_| format!("{address} takes no connection"))?;
-        let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-        let stream = stream.map_err(|error| format!("{address}: {error}"))?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        // It ends with the connection; its error reaches the request in flight.
-        tokio::spawn(async move { drop(driver.await) });
-        Ok(sender)
     }
 
-    async fn send(&self, signed: &Signed) -> Result<Response<Bytes>, String> {
-        let mut connection = self.connection().await?;
-        let mut request = Request::post(PATH).header(header::HOST, &self.of.address);
+    async fn send(&self, number: StoreNumber, place: &Place, signed: &Signed) -> Result<Response<Bytes>, String> {
+        let mut connection = match place.idle().await {
+            Some(idle) => idle,
+            None => self.connect(number, place).await?,
+        };
+        let mut request = Request::post(PATH).header(header::HOST, &place.of.address);
         request = request.header(QUESTION, &signed.question).header(SIGNATURE, &signed.signature);
         if let Some(signature) = &signed.bytes_signature {
             request = request.header(BYTES_SIGNATURE, signature);
         }
         let request = request.body(Full::new(signed.bytes.clone())).map_err(|error| error.to_string())?;
-        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let response = connection.send_request(request).await.map_err(|error| said_by(&error))?;
         let (parts, body): (_, Incoming) = response.into_parts();
         let body = Limited::new(body, READ_BYTES_MAX as usize).collect().await.map_err(|error| error.to_string())?;
-        let mut idle = self.idle.lock();
+        let mut idle = place.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
         Ok(Response::from_parts(parts, body.to_bytes()))
+    }
+}
+
+/// With its reason, which may be that of TLS.
+fn said_by(error: &hyper::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+async fn begin(stream: impl Connection + 'static) -> Result<SendRequest<Full<Bytes>>, String> {
+    let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    // It ends with the connection; its error reaches the request in flight.
+    tokio::spawn(async move { drop(driver.await) });
+    Ok(sender)
+}
+
+impl Place {
+    /// A connection that waits for questions.
+    async fn idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        loop {
+            let idle = self.idle.lock().pop();
+            let mut idle = idle?;
+            if idle.ready().await.is_ok() {
+                return Some(idle);
+            }
+        }
+    }
+
+    async fn reach(&self) -> Result<TcpStream, String> {
+        let address = &self.of.address;
+        let stream = timeout(CONNECT_TIME_MAX, TcpStream::connect(address));
+        let stream = stream.await.map_err(|_| format!("{address} takes no connection"))?;
+        let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        stream.map_err(|error| format!("{address}: {error}"))
     }
 }
 

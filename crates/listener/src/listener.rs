@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::handler::{Handler, Shared};
-use crate::tls::Tls;
+use crate::tls::{Beginning, Tls};
 use crate::unread::Unread;
 use crate::wire::Stream;
 use crate::{BindError, ConnectionLimits, Traffic, connection};
@@ -173,16 +173,32 @@ async fn serve_tcp(
     let _open = shared.traffic.opened();
     let stream = match tls {
         None => Stream::Tcp(stream),
-        Some(tls) => match timeout(shared.limits.header_time_max, tls.accept(stream)).await {
-            Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
-            Ok(Err(error)) => {
-                tracing::debug!(target: "margay::listener", %peer, %error, "TLS handshake failed");
-                return;
-            }
-            Err(_) => return,
+        Some(tls) => match timeout(shared.limits.header_time_max, begin_tls(stream, peer, &tls)).await {
+            Ok(Some(stream)) => stream,
+            Ok(None) | Err(_) => return,
         },
     };
     connection::serve(stream, Some(peer), shared, stop).await;
+}
+
+/// `None`: the connection has ended.
+async fn begin_tls(stream: TcpStream, peer: SocketAddr, tls: &Tls) -> Option<Stream> {
+    match tls.beginning(&stream).await {
+        Ok(Beginning::Tls) => {}
+        Ok(Beginning::Served) => return Some(Stream::Tcp(stream)),
+        Ok(Beginning::Told(answer)) => {
+            tell(stream, &answer).await;
+            return None;
+        }
+        Err(_) => return None,
+    }
+    match tls.accept(stream, peer).await {
+        Ok(stream) => Some(Stream::Tls(Box::new(stream))),
+        Err(error) => {
+            tracing::debug!(target: "margay::listener", %peer, %error, "TLS handshake failed");
+            None
+        }
+    }
 }
 
 async fn accept_unix(
@@ -219,7 +235,7 @@ async fn pause_after(error: &io::Error) {
 }
 
 /// Tells a client in S3's words that the limit of connections is reached.
-async fn refuse(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit) {
     const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SlowDown</Code>\
         <Message>Too many connections. Please reduce your request rate.</Message></Error>";
     let answer = format!(
@@ -227,8 +243,13 @@ async fn refuse(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
          connection: close\r\n\r\n{BODY}",
         BODY.len()
     );
+    tell(stream, answer.as_bytes()).await;
+}
+
+/// Sends an answer to a request that is not read.
+async fn tell(mut stream: TcpStream, answer: &[u8]) {
     let tell = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(answer).await?;
         stream.shutdown().await?;
         let mut scratch = [0; 1024];
         while stream.read(&mut scratch).await? > 0 {}

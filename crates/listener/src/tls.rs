@@ -4,14 +4,17 @@
 //! Invariants: T1 a certificate and key are used only after they were checked against each other; a bad pair leaves the
 //!                old one in use.
 //!             T2 a connection keeps the certificate that it began with.
-//! Not here:   obtaining certificates, client certificates.
+//! Not here:   obtaining certificates, who is trusted where the caller brings its own configuration (`Tls::of`).
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use margay_env::{Env, files};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -35,8 +38,35 @@ const PEM_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
-    state: Arc<State>,
+    /// `None`: the configuration came from the caller, and stays.
+    files: Option<Arc<State>>,
+    plain: Plain,
+    failed: Option<Failed>,
 }
+
+/// Told of a handshake that failed.
+type Failed = Arc<dyn Fn(SocketAddr, &io::Error) + Send + Sync>;
+
+/// What becomes of a connection whose first byte is not that of a handshake.
+#[derive(Clone, Debug)]
+pub enum Plain {
+    /// The handshake fails.
+    Fails,
+    /// It is served without TLS.
+    Served,
+    /// It is sent these bytes and closed.
+    Told(Bytes),
+}
+
+/// How a connection begins.
+pub(crate) enum Beginning {
+    Tls,
+    Served,
+    Told(Bytes),
+}
+
+/// The first byte of a TLS handshake; no request of HTTP begins so.
+const HANDSHAKE: u8 = 22;
 
 struct State {
     env: Env,
@@ -58,7 +88,7 @@ impl fmt::Debug for State {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Tls({})", self.state.certificate.display())
+        write!(formatter, "Tls({:?})", self.files)
     }
 }
 
@@ -96,23 +126,54 @@ impl Tls {
         let mut config =
             builder.with_no_client_auth().with_cert_resolver(Arc::clone(&state) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), state })
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Tls { acceptor, files: Some(state), plain: Plain::Fails, failed: None })
     }
 
-    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        self.acceptor.accept(stream).await
+    /// With a configuration that no file changes. `failed` is called for each handshake that fails.
+    pub fn of(
+        config: ServerConfig,
+        plain: Plain,
+        failed: impl Fn(SocketAddr, &io::Error) + Send + Sync + 'static,
+    ) -> Tls {
+        Tls { acceptor: TlsAcceptor::from(Arc::new(config)), files: None, plain, failed: Some(Arc::new(failed)) }
+    }
+
+    /// Waits for the first byte if it decides anything.
+    pub(crate) async fn beginning(&self, stream: &TcpStream) -> io::Result<Beginning> {
+        if matches!(self.plain, Plain::Fails) {
+            return Ok(Beginning::Tls);
+        }
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first == [HANDSHAKE] {
+            return Ok(Beginning::Tls);
+        }
+        Ok(match &self.plain {
+            Plain::Fails => Beginning::Tls,
+            Plain::Served => Beginning::Served,
+            Plain::Told(answer) => Beginning::Told(answer.clone()),
+        })
+    }
+
+    pub async fn accept(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+        let accepted = self.acceptor.accept(stream).await;
+        if let (Err(error), Some(failed)) = (&accepted, &self.failed) {
+            failed(peer, error);
+        }
+        accepted
     }
 
     /// Reads the files again; blocks on the disk. Files that were invalid before and did not change are `Unchanged`.
     pub fn reload(&self) -> Result<Reload, String> {
-        let fresh = read(&self.state.env, &self.state.certificate, &self.state.key)?;
-        let mut seen = self.state.seen.lock();
+        let Some(state) = &self.files else { return Ok(Reload::Unchanged) };
+        let fresh = read(&state.env, &state.certificate, &state.key)?;
+        let mut seen = state.seen.lock();
         if *seen == fresh {
             return Ok(Reload::Unchanged);
         }
-        let pair = parse(&self.state.provider, &fresh);
+        let pair = parse(&state.provider, &fresh);
         *seen = fresh;
-        self.state.current.store(Arc::new(pair?));
+        state.current.store(Arc::new(pair?));
         Ok(Reload::Replaced)
     }
 }
@@ -126,13 +187,14 @@ pub async fn refresh_apart(tls: &Tls) {
 
 /// Checks the files now and logs the result.
 pub fn refresh(tls: &Tls) {
+    let Some(state) = &tls.files else { return };
     match tls.reload() {
         Ok(Reload::Unchanged) => {}
         Ok(Reload::Replaced) => {
-            tracing::info!(certificate = %tls.state.certificate.display(), "TLS certificate replaced")
+            tracing::info!(certificate = %state.certificate.display(), "TLS certificate replaced")
         }
         Err(error) => {
-            let mut complaint = tls.state.complaint.lock();
+            let mut complaint = state.complaint.lock();
             if *complaint != error {
                 tracing::error!(%error, "TLS certificate not replaced, the old one stays in use");
                 *complaint = error;
