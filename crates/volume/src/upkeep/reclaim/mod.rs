@@ -13,6 +13,7 @@
 //! Not here:   when to run (the server), which log files the engine still needs (`LogRelease`).
 
 mod gather;
+mod left;
 mod punch;
 mod quarantine;
 mod record;

@@ -86,7 +86,7 @@ impl Volume {
         table: &LiveTable,
     ) -> Result<BTreeSet<SegmentId>, Error> {
         let mut candidates = Vec::new();
-        for info in self.settled_segments(logs) {
+        for info in self.settled_segments(logs).into_iter().chain(self.left_packs()?) {
             if info.kind == Kind::Raw {
                 continue;
             }
