@@ -37,6 +37,7 @@ use crate::inventory;
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
 use crate::places;
+use crate::recover;
 use crate::server::Server;
 use crate::works::Work;
 
@@ -73,6 +74,7 @@ impl Handler for Control {
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::POST, "/fsck") => return done(fsck_of(&server, request).await),
                 (&Method::POST, "/where") => return done(places_of(&server, request).await),
+                (&Method::POST, "/recover") => return done(recover_object(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
                 (&Method::POST, "/clock/confirm") => {
@@ -154,6 +156,17 @@ async fn places_of(server: &Server, request: Request<RequestBody>) -> Result<Val
         places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))
     });
     found.await.map_err(|error| format!("it broke off: {error}"))?
+}
+
+/// The copies of an object, checked and mended.
+async fn recover_object(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+    let wish = wish(request).await?;
+    let text = |name: &str| wish[name].as_str().map(str::to_owned).ok_or_else(|| format!("the request lacks {name}"));
+    let (bucket, name, storage) = (text("bucket")?, text("key")?, Arc::clone(&server.storage));
+    let done = tokio::task::spawn_blocking(move || {
+        recover::object(&storage, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))
+    });
+    done.await.map_err(|error| format!("it broke off: {error}"))?
 }
 
 /// One page of a bucket's objects.

@@ -27,6 +27,7 @@ pub mod places;
 pub mod probe;
 pub mod progress;
 mod ready;
+pub mod recover;
 pub mod restore;
 pub mod rows;
 pub mod screen;

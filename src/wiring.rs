@@ -197,6 +197,11 @@ impl Storage {
         })
     }
 
+    /// Of a volume that several servers share.
+    pub fn copies(&self) -> Option<&Arc<HttpCopies>> {
+        self.copies.as_ref()
+    }
+
     /// The data directory.
     pub fn path(&self) -> &Path {
         &self.dir.path

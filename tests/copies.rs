@@ -187,7 +187,9 @@ fn a_server_that_starts_again_with_a_damaged_file_overwrites_no_copy_of_it() {
     kill(one);
     assert!(damage(&world.data("one").join("segments"), "000000") >= 1);
     let one = world.serve("one", &[]);
-    wait_until("the file was looked at", || world.log().contains("the file lacks bytes that rows name"));
+    wait_until("the file was made right", || {
+        world.log().contains("what the file lacked was fetched from other stores")
+    });
     acknowledged.put(&world, &one, "after", body(7));
     kill(one);
     acknowledged.check(&world, &two);

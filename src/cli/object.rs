@@ -1,6 +1,6 @@
-//! `margay object where`: which stores and servers have the bytes of an object.
+//! `margay object where` and `recover`: which stores and servers have the bytes of an object, and whether these are right.
 //!
-//! Not here:   finding them (`places`).
+//! Not here:   finding them (`places`), checking and mending them (`recover`).
 
 use http::Method;
 use margay_env::Env;
@@ -12,6 +12,7 @@ use super::arguments::DataArgs;
 use crate::control;
 use crate::exit::{Code, Failure};
 use crate::places;
+use crate::recover;
 use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 
@@ -20,7 +21,13 @@ const EXAMPLES: &str = "Examples:
   margay object where photos/2026/cat.jpg --metadata postgres://margay@db/margay --json
 
 With --metadata the rows are read in the database, also while no server runs; else the server of the directory is asked, or the
-directory is read here. It says what the rows say: `margay scrub` reads the bytes. Exit code 4 when a copy is missing.";
+directory is read here. It says what the rows say: `margay object recover` reads the bytes. Exit code 4 when a copy is missing.";
+const RECOVER_EXAMPLES: &str = "Examples:
+  margay object recover photos/2026/cat.jpg --data /srv/margay
+  margay object recover photos/2026/cat.jpg --data /srv/margay --json
+
+Each store reads what it has of the object and compares it with the checksums; one whose bytes are damaged or missing fetches them from
+another store. The server of the directory does it, or this program while none runs. Exit code 4 when something is not right at the end.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -45,15 +52,28 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Check each copy of an object, and fetch what is damaged or missing from another one
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover {
+        /// BUCKET/KEY
+        #[arg(value_name = "BUCKET/KEY")]
+        object: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Command::Where { object, json } = &args.command;
+    let (Command::Where { object, json } | Command::Recover { object, json }) = &args.command;
     let Some((bucket, name)) = object.split_once('/').filter(|(bucket, name)| !bucket.is_empty() && !name.is_empty())
     else {
         return Err(Failure::usage(format!("{object} names no object; write BUCKET/KEY")));
     };
     let settings = args.data.settings_with_metadata(&Env::real(), args.metadata.as_deref())?;
+    if matches!(args.command, Command::Recover { .. }) {
+        return recover_one(&settings, (bucket, name), *json);
+    }
     let found = find(&settings, bucket, name)?;
     if *json {
         println!("{found:#}");
@@ -89,6 +109,58 @@ fn find(settings: &Settings, bucket: &str, name: &str) -> Result<Value, Failure>
     let found = of(&*storage.rows.engine())?;
     storage.close()?;
     Ok(found)
+}
+
+/// Lets the running server do it, or does it here.
+fn recover_one(settings: &Settings, (bucket, name): (&str, &str), json: bool) -> Result<(), Failure> {
+    let runtime = super::runtime(settings.storage.io_threads_max)?;
+    let asked = json!({ "bucket": bucket, "key": name });
+    let done = match runtime.block_on(control::ask_with(&settings.data, Method::POST, "/recover", Some(&asked)))? {
+        Some(done) => done,
+        None => {
+            let _inside = runtime.enter();
+            let storage = super::works::open_at_rest(&Env::real(), settings)?;
+            let done = recover::object(&storage, bucket, name);
+            let done = done.map_err(|error| Failure::failed(format!("{bucket}/{name}: {error}")))?;
+            storage.close()?;
+            done
+        }
+    };
+    if json {
+        println!("{done:#}");
+    } else {
+        show_recovered(&done);
+    }
+    let number = |name: &str| done[name].as_u64().unwrap_or_default();
+    let message = match (done["lost"] == true, number("left_bad"), number("unreached"), number("missing_copies")) {
+        (true, ..) => "no store has all of it; restore it from a backup, or remove it",
+        (_, 1.., ..) => "copies are damaged or missing still; start the other servers and run it again",
+        (.., 1.., _) => "stores were not reached; start their servers and run it again",
+        (.., 1..) => "copies are missing; running servers make them: margay cluster status",
+        _ => return Ok(()),
+    };
+    Err(Failure { code: Code::Found, message: message.to_owned() })
+}
+
+fn show_recovered(done: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let segments = done["segments"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (bytes, bad, left) = (number(&done["bytes"]), number(&done["bad_copies"]), number(&done["left_bad"]));
+    println!("{}: {bad} bad copies, {} mended", show_bytes(bytes), bad.saturating_sub(left));
+    if segments.is_empty() {
+        println!("all of it is in its row: every copy of the metadata has it");
+    }
+    for segment in segments {
+        println!("{:016x}: {}", number(&segment["segment"]), show_bytes(number(&segment["bytes"])));
+        for store in segment["stores"].as_array().into_iter().flatten() {
+            let text = |name: &str| store[name].as_str().unwrap_or_default();
+            let done = match (text("done"), text("now")) {
+                ("", _) => String::new(),
+                (done, now) => format!(": {done}; now {now}"),
+            };
+            println!("  store {:<5} {}{done}", number(&store["store"]), text("found"));
+        }
+    }
 }
 
 fn show(found: &Value) {

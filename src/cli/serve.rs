@@ -196,6 +196,10 @@ fn open_storage(
     stand_in(&storage, &shared.rack).map_err(|error| Failure::failed(format!("--rack: {error}")))?;
     let tls = store_port_tls(&key, shared.tls).map_err(|error| Failure::failed(format!("store_tls: {error}")))?;
     let port = StorePort::new(Arc::clone(&storage.segments), key);
+    let port = match storage.copies() {
+        Some(copies) => port.mending(Arc::clone(copies)),
+        None => port,
+    };
     Ok((Arc::new(storage), Some((port, tls))))
 }
 

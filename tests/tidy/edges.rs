@@ -28,8 +28,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
     (
         "margay-cluster",
-        &["margay-listener", "margay-meta", "margay-segment", "margay-volume"],
-        &["margay-env", "margay-rows"],
+        &["margay-env", "margay-listener", "margay-meta", "margay-segment", "margay-volume"],
+        &["margay-rows"],
     ),
     (
         "margay-accounts",

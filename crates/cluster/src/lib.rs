@@ -1,7 +1,7 @@
 //! The processes of a volume that several machines serve: each reads what another one has stored.
 //!
 //! Why:        a process writes to the disk of its own machine only, and every other one answers with those bytes too.
-//! Layout:     `question` is what is asked and how it is signed, `port` answers, `peers` asks, `tls` encrypts, `copies` keeps what this process stores at
+//! Layout:     `question` is what is asked and how it is signed, `port` answers, `peers` asks, `store` is one of them, `tls` encrypts, `copies` keeps what this process stores at
 //!             other ones too.
 //! Invariants: P1 nothing but copies can be changed through the port, and those of own segments not: a question that is sent again
 //!                does no harm, since a segment's bytes never change and its number is never used again.
@@ -18,9 +18,10 @@ mod key;
 mod peers;
 mod port;
 mod question;
+mod store;
 mod tls;
 
-pub use copies::{CopyStatistics, HttpCopies};
+pub use copies::{CopyStatistics, HttpCopies, Mended};
 pub use key::ClusterKey;
 pub use peers::HttpPeers;
 pub use port::StorePort;

@@ -4,36 +4,32 @@
 //!                address by now, or another process may have its folder.
 //!             H2 bytes are given on only if their checksum is that of the answer. The store has checked them against its own.
 //! Locking:    leaf locks; none is held while somebody waits for an answer.
-//! Not here:   which store has a segment (margay-volume), answers (port).
+//! Not here:   what is asked of a store (store), which store has a segment (margay-volume), answers (port).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use margay_meta::Engine;
-use margay_segment::{
-    Extent, OtherStore, ReadOnly, SegmentError, SegmentId, SegmentInfo, Segments, StoreIdentity, StoreName, StoreNumber,
-};
-use margay_volume::{Peers, StorePlace, store_place};
+use margay_segment::{SegmentError, SegmentId, StoreNumber};
+use margay_volume::{StorePlace, store_place};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout};
 
-use crate::hedge::first_good;
 use crate::key::ClusterKey;
 use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
-    REFUSED, SIGNATURE, What, decode_state,
+    REFUSED, SIGNATURE, What,
 };
 use crate::tls::{Connection, Connector, KeyPair, NoTls, StoreTls};
 
@@ -41,12 +37,6 @@ use crate::tls::{Connection, Connector, KeyPair, NoTls, StoreTls};
 const THREADS: usize = 2;
 /// A process that takes no connection within this time is not there.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
-/// A whole answer takes so long at most; then its store counts as unreachable.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
-/// Another store is asked too when one has not answered a read for so long.
-const HEDGED_AFTER: Duration = Duration::from_millis(100);
-/// As before, of a run of gigabytes that the store reads.
-const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
 /// Others are asked before a store that did not answer, for so long.
 const DOUBTED_FOR: Duration = Duration::from_secs(10);
 /// A store that is not reached is told of at most so often.
@@ -84,13 +74,6 @@ struct Place {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-/// One store.
-#[derive(Clone, Debug)]
-pub(crate) struct HttpStore {
-    shared: Arc<Shared>,
-    number: StoreNumber,
-}
-
 /// Why there is no answer that counts.
 #[derive(Debug)]
 enum NoAnswer {
@@ -126,45 +109,6 @@ impl HttpPeers {
             without_tls: Mutex::default(),
             runtime: Some(runtime),
         })))
-    }
-}
-
-impl Peers for HttpPeers {
-    /// Whether it is reached shows when it is asked: nothing waits here.
-    fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
-        Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
-    }
-
-    fn read_first(
-        &self,
-        first: StoreNumber,
-        spare: &dyn Fn() -> Option<StoreNumber>,
-        (extent, skip, len): (&Extent, u64, u64),
-    ) -> Option<Result<Bytes, SegmentError>> {
-        if len > READ_BYTES_MAX {
-            return None;
-        }
-        let what = What::Read { extent: *extent, skip, len };
-        let ask = |number: StoreNumber, sender: Sender<Result<Bytes, SegmentError>>| {
-            let shared = Arc::clone(&self.0);
-            self.0.spawn(async move {
-                let answer = shared.ask(number, what, ANSWER_TIME_MAX).await;
-                let is_whole = |bytes: &Bytes| bytes.len() as u64 == len;
-                // Nobody listens if another one was faster.
-                let _ = sender.send(answer.and_then(|bytes| if is_whole(&bytes) { Ok(bytes) } else { Err(fewer()) }));
-            });
-        };
-        first_good(
-            HEDGED_AFTER,
-            |sender| ask(first, sender),
-            |sender| {
-                spare().into_iter().for_each(|other| ask(other, sender.clone()));
-            },
-        )
-    }
-
-    fn is_doubted(&self, number: StoreNumber) -> bool {
-        self.0.doubted.lock().get(&number).is_some_and(|at| at.elapsed() < DOUBTED_FOR)
     }
 }
 
@@ -259,6 +203,11 @@ impl Shared {
         self.doubted.lock().insert(number, Instant::now());
         self.tell_unreachable(number, id, &why);
         Err(SegmentError::Unreachable(id, number))
+    }
+
+    /// It did not answer a moment ago.
+    pub(crate) fn is_doubted(&self, number: StoreNumber) -> bool {
+        self.doubted.lock().get(&number).is_some_and(|at| at.elapsed() < DOUBTED_FOR)
     }
 
     /// A line in the log for each store that is not reached, and not for each request that it fails.
@@ -385,23 +334,6 @@ impl Place {
     }
 }
 
-impl HttpStore {
-    pub(crate) fn new(shared: &Arc<Shared>, number: StoreNumber) -> HttpStore {
-        HttpStore { shared: Arc::clone(shared), number }
-    }
-
-    fn ask(&self, what: What) -> Result<Bytes, SegmentError> {
-        let (shared, number) = (Arc::clone(&self.shared), self.number);
-        let time_max = if matches!(what, What::Verify(_)) { VERIFY_TIME_MAX } else { ANSWER_TIME_MAX };
-        let asked = self.shared.block(async move { shared.ask(number, what, time_max).await });
-        asked.unwrap_or_else(|| Err(SegmentError::Unreachable(what.segment(), number)))
-    }
-}
-
-fn fewer() -> SegmentError {
-    SegmentError::Io(io::Error::other("another process gave fewer bytes than were asked for"))
-}
-
 /// The bytes of an answer.
 fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -433,41 +365,6 @@ fn checked(what: What, answer: Response<Bytes>) -> Result<Bytes, NoAnswer> {
         }
         _ => NoAnswer::Segment(SegmentError::Io(io::Error::other(said))),
     })
-}
-
-impl OtherStore for HttpStore {
-    fn name(&self) -> StoreName {
-        StoreName { identity: StoreIdentity([0; 16]), number: self.number, generation: 0 }
-    }
-
-    fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
-        assert!(skip + len <= extent.len, "a read is within its extent");
-        let piece = |at: u64| {
-            let piece = (len - at).min(READ_BYTES_MAX);
-            let bytes = self.ask(What::Read { extent: *extent, skip: skip + at, len: piece })?;
-            if bytes.len() as u64 == piece {
-                return Ok(bytes);
-            }
-            Err(fewer())
-        };
-        if len <= READ_BYTES_MAX {
-            return piece(0);
-        }
-        let mut all = BytesMut::with_capacity(len as usize);
-        while (all.len() as u64) < len {
-            all.extend_from_slice(&piece(all.len() as u64)?);
-        }
-        Ok(all.freeze())
-    }
-
-    fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {
-        self.ask(What::Verify(*extent)).map(drop)
-    }
-
-    fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
-        let bytes = self.ask(What::State(id))?;
-        decode_state(id, &bytes).ok_or_else(|| SegmentError::Io(io::Error::other("another process told no state")))
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Answers other processes about the own store.
 //!
 //! Locking:    none here; the store's own.
-//! Not here:   what is asked (question), connections and their limits (margay-listener).
+//! Not here:   what is asked (question), what is mended (copies), connections and their limits (margay-listener).
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use http_body_util::{BodyExt, Collected, Limited};
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler};
-use margay_segment::{SegmentError, Store};
+use margay_segment::{SegmentCopy, SegmentError, SegmentId, SegmentInfo, Store};
 
+use crate::copies::HttpCopies;
 use crate::key::ClusterKey;
 use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, REFUSED, SIGNATURE,
-    What, encode_state,
+    What, encode_mended, encode_state,
 };
 
 /// The handler of the port.
@@ -25,11 +27,18 @@ use crate::question::{
 pub struct StorePort {
     own: Arc<Store>,
     key: ClusterKey,
+    /// Knows where else a segment is; `None`: nothing is mended.
+    copies: Option<Arc<HttpCopies>>,
 }
 
 impl StorePort {
     pub fn new(own: Arc<Store>, key: ClusterKey) -> StorePort {
-        StorePort { own, key }
+        StorePort { own, key, copies: None }
+    }
+
+    /// Lets it mend what the own files lack.
+    pub fn mending(self, copies: Arc<HttpCopies>) -> StorePort {
+        StorePort { copies: Some(copies), ..self }
     }
 
     async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
@@ -61,8 +70,19 @@ impl StorePort {
         if bytes.len() as u64 != expected || expected > 0 && !is_signed() {
             return failure(StatusCode::FORBIDDEN, REFUSED, "the bytes are not those that were sent");
         }
-        let own = Arc::clone(&self.own);
-        let answered = tokio::task::spawn_blocking(move || answer_to(&own, question, &bytes)).await;
+        let (own, copies) = (Arc::clone(&self.own), self.copies.clone());
+        let answered = tokio::task::spawn_blocking(move || match (question.what, copies) {
+            (What::Mend(id), Some(copies)) if own.name().number == question.store => mended(&copies, id),
+            (What::Remove(id), Some(copies)) if own.name().number == question.store => {
+                copies.remove_unnamed(id).map(|()| Bytes::new())
+            }
+            (What::Write { id, .. }, Some(copies)) => {
+                copies.note_put(id);
+                answer_to(&own, question, &bytes)
+            }
+            _ => answer_to(&own, question, &bytes),
+        });
+        let answered = answered.await;
         let answered = match (answered, question.what) {
             // Syncs are shared, and wait without a thread.
             (Ok(Ok(bytes)), What::Write { id, durably: true, .. }) => Ok(self.own.sync(id).await.map(|()| bytes)),
@@ -103,7 +123,24 @@ fn answer_to(own: &Store, question: Question, bytes: &[u8]) -> Result<Bytes, Seg
         What::Seal(id) => own.seal_copy(id).map(|()| Bytes::new()),
         What::Remove(id) => own.remove_copy(id).map(|()| Bytes::new()),
         What::Punch { id, offset, len } => own.punch_copy(id, offset, len).map(|()| Bytes::new()),
+        What::File { id, offset, len } => {
+            let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+            let count = own.source(id)?.file.read_at(&mut bytes, offset)?;
+            bytes.truncate(count);
+            Ok(bytes.into())
+        }
+        What::FileState(id) => {
+            let SegmentCopy { kind, file, .. } = own.source(id)?;
+            Ok(encode_state(&SegmentInfo { id, kind, len: file.len()?, open: false }).into())
+        }
+        What::Mend(_) => Err(io::Error::other("nothing is mended here").into()),
     }
+}
+
+/// Blocks this thread until it is done.
+fn mended(copies: &HttpCopies, id: SegmentId) -> Result<Bytes, SegmentError> {
+    let mended = copies.mend(id).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(encode_mended(mended.bad, mended.left).into())
 }
 
 fn whole(bytes: Bytes) -> Response<ResponseBody> {

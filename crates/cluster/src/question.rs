@@ -3,9 +3,11 @@
 //! Layout:     a question, in a header: 1, kind, then numbers of eight bytes, big-endian: store, segment, offset, length and checksum of the
 //!             run, skip and length of the extent, skip and length of what is read. To write, the run is where the bytes go and
 //!             how many the request has as its body; its checksum is the kind of the segment, the skip of the
-//!             extent how long the copy is before that, and the other skip 1 if they are to be durable. To punch, the run is the range.
-//!             The answer to a read has the bytes, with their CRC-32C in a header; to a state kind, length and whether it is
-//!             open, a byte, eight and one; to a write the generation of the store, eight bytes.
+//!             extent how long the copy is before that, and the other skip 1 if they are to be durable. To punch, and of a file, the run
+//!             is the range.
+//!             The answer to a read has the bytes, with their CRC-32C in a header, that of a file fewer at its end; to a state kind, length
+//!             and whether it is open, a byte, eight and one; to a write the generation of the store, eight bytes; to an order to mend how
+//!             many runs were bad and how many are, eight bytes each.
 //! Invariants: Q1 a question has one form and one length, and the request has as many bytes as it says, so nothing is overlooked.
 
 use margay_segment::{Extent, Kind, Run, SegmentId, SegmentInfo, StoreNumber};
@@ -67,15 +69,24 @@ pub(crate) enum What {
         offset: u64,
         len: u64,
     },
+    /// Bytes of the file as they are, not verified; also of one in quarantine.
+    File {
+        id: SegmentId,
+        offset: u64,
+        len: u64,
+    },
+    /// Kind and length of the file, also of one in quarantine.
+    FileState(SegmentId),
+    /// What the file lacks is to be fetched from other stores.
+    Mend(SegmentId),
 }
 
 impl What {
     pub(crate) fn segment(&self) -> SegmentId {
         match self {
             What::Read { extent, .. } | What::Verify(extent) => extent.run.segment,
-            What::State(id) | What::Write { id, .. } | What::Seal(id) | What::Remove(id) | What::Punch { id, .. } => {
-                *id
-            }
+            What::State(id) | What::Seal(id) | What::Remove(id) | What::FileState(id) | What::Mend(id) => *id,
+            What::Write { id, .. } | What::Punch { id, .. } | What::File { id, .. } => *id,
         }
     }
 }
@@ -100,6 +111,7 @@ pub(crate) struct Question {
 impl Question {
     pub(crate) fn encode(self) -> Vec<u8> {
         let none = |segment| Extent::whole(Run { segment, offset: 0, len: 0, crc: 0 });
+        let range = |segment, offset, len| Extent { run: Run { segment, offset, len, crc: 0 }, skip: 0, len: 0 };
         let (kind, extent, skip, len) = match self.what {
             What::Read { extent, skip, len } => (0, extent, skip, len),
             What::Verify(extent) => (1, extent, 0, 0),
@@ -110,9 +122,10 @@ impl Question {
             }
             What::Seal(segment) => (4, none(segment), 0, 0),
             What::Remove(segment) => (5, none(segment), 0, 0),
-            What::Punch { id, offset, len } => {
-                (6, Extent { run: Run { segment: id, offset, len, crc: 0 }, skip: 0, len: 0 }, 0, 0)
-            }
+            What::Punch { id, offset, len } => (6, range(id, offset, len), 0, 0),
+            What::File { id, offset, len } => (7, range(id, offset, len), 0, 0),
+            What::FileState(segment) => (8, none(segment), 0, 0),
+            What::Mend(segment) => (9, none(segment), 0, 0),
         };
         let Extent { run, skip: extent_skip, len: extent_len } = extent;
         let mut bytes = Vec::with_capacity(QUESTION_BYTES);
@@ -155,6 +168,9 @@ impl Question {
             4 => What::Seal(run.segment),
             5 => What::Remove(run.segment),
             6 => What::Punch { id: run.segment, offset, len: run_len },
+            7 if run_len <= READ_BYTES_MAX => What::File { id: run.segment, offset, len: run_len },
+            8 => What::FileState(run.segment),
+            9 => What::Mend(run.segment),
             _ => return None,
         };
         let question = Question { store: StoreNumber(u16::try_from(store).ok()?), what };
@@ -193,6 +209,16 @@ pub(crate) fn decode_state(id: SegmentId, bytes: &[u8]) -> Option<SegmentInfo> {
     Some(SegmentInfo { id, kind: kind_of(kind)?, len: u64::from_be_bytes(len), open: open != 0 })
 }
 
+/// Runs that were bad, and those that are.
+pub(crate) fn encode_mended(bad: u64, left: u64) -> Vec<u8> {
+    [bad.to_be_bytes(), left.to_be_bytes()].concat()
+}
+
+pub(crate) fn decode_mended(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (bad, left) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*bad), u64::from_be_bytes(left.try_into().ok()?)))
+}
+
 /// One of each kind, with bounds.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn examples() -> Vec<Question> {
@@ -208,6 +234,9 @@ pub(crate) fn examples() -> Vec<Question> {
         What::Seal(id),
         What::Remove(id),
         What::Punch { id, offset: 4096, len: 1 << 30 },
+        What::File { id, offset: 1 << 40, len: READ_BYTES_MAX },
+        What::FileState(id),
+        What::Mend(id),
     ];
     all.map(|what| Question { store: StoreNumber(7), what }).to_vec()
 }
@@ -248,6 +277,10 @@ mod tests {
         }
         let write = What::Write { id, kind, offset: 0, len: WRITE_BYTES_MAX + 1, durably: false, before: 0 };
         assert_eq!(Question::decode(&Question { store: StoreNumber(7), what: write }.encode()), None);
+        let file = What::File { id, offset: 0, len: READ_BYTES_MAX + 1 };
+        assert_eq!(Question::decode(&Question { store: StoreNumber(7), what: file }.encode()), None);
+        assert_eq!(decode_mended(&encode_mended(7, u64::MAX)), Some((7, u64::MAX)));
+        assert!(decode_mended(&[0; 15]).is_none() && decode_mended(&[0; 17]).is_none());
         for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
             let info = SegmentInfo { id: run.segment, kind, len: 1 << 33, open: kind == Kind::Pack };
             let back = decode_state(run.segment, &encode_state(&info));

@@ -87,6 +87,9 @@ impl Folder {
         let is_own = |id: SegmentId| id.made_by() == name.number;
         let (mut next, mut mark) = (name.number.ids().0.0, 0);
         for entry in env.disk.list(&options.folder)? {
+            if names::is_left_over(&entry.name) {
+                env.disk.remove(&options.folder.join(&entry.name))?;
+            }
             match names::parse(&entry.name) {
                 Some(Name::Segment(id, _) | Name::Quarantined(id, ..) | Name::Mark(id)) if id.0 > ID_MAX => {
                     return Err(invalid(format!("{} cannot be a segment of this store", entry.name)));
@@ -347,6 +350,12 @@ impl Folder {
         let before = self.table.write().insert(id, Arc::clone(&segment));
         assert!(before.is_none(), "ids are given once");
         Ok((segment, file))
+    }
+
+    /// A file that has just appeared, durably.
+    pub(crate) fn insert_found(&self, segment: Segment) {
+        let before = self.table.write().insert(segment.id, Arc::new(segment));
+        assert!(before.is_none(), "ids are given once");
     }
 
     /// Makes the `creation`th name durable; one folder sync covers all names created before it.

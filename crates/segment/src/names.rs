@@ -2,13 +2,16 @@
 //!
 //! Why:        the folder's listing is the only table of segments; the mark keeps ids unique after removals.
 //! Layout:     `<id>.log`, `<id>.pack`, `<id>.raw`; with the suffix `.quarantine-<seconds>`: in quarantine since then;
-//!             `<id>.next`: an empty file, ids below `id` may have been used.
+//!             `<id>.next`: an empty file, ids below `id` may have been used; `.fetching` behind a segment's name: it is being made from
+//!             that of another store.
 //! Not here:   the content of the files (format).
 
 use crate::{Kind, SegmentId};
 
 /// Between a segment's own name and the time of its move to quarantine.
 const QUARANTINE: &str = ".quarantine-";
+/// Follows the name of a file that is not whole yet.
+const FETCHING: &str = ".fetching";
 
 /// The meaning of a file name in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,16 @@ pub fn segment_name(id: SegmentId, kind: Kind) -> String {
 
 pub(crate) fn quarantined_name(id: SegmentId, kind: Kind, seconds: i64) -> String {
     format!("{}{QUARANTINE}{:016x}", segment_name(id, kind), seconds.max(0))
+}
+
+/// A file that is being made from that of another store.
+pub(crate) fn fetching_name(id: SegmentId, kind: Kind) -> String {
+    format!("{}{FETCHING}", segment_name(id, kind))
+}
+
+/// Whether a file was being made when its process ended.
+pub(crate) fn is_left_over(name: &str) -> bool {
+    name.strip_suffix(FETCHING).is_some_and(|name| matches!(parse(name), Some(Name::Segment(..))))
 }
 
 /// An empty file of this name prevents that ids below `id` are allocated.
@@ -85,6 +98,8 @@ mod tests {
         for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
             let id = SegmentId(0xabc);
             assert_eq!(parse(&segment_name(id, kind)), Some(Name::Segment(id, kind)));
+            let fetching = fetching_name(id, kind);
+            assert!(parse(&fetching).is_none() && is_left_over(&fetching) && !is_left_over(&segment_name(id, kind)));
             assert_eq!(parse(&quarantined_name(id, kind, 99)), Some(Name::Quarantined(id, kind, 99)));
         }
         assert_eq!(parse(&mark_name(SegmentId(9))), Some(Name::Mark(SegmentId(9))));

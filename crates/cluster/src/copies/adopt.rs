@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::Inner;
 use super::right::{self, Right};
 use super::send::{self, Pace};
-use crate::peers::HttpStore;
+use crate::store::HttpStore;
 
 /// A segment that was looked at in vain is looked at again after so long, and after twice as long each time.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);

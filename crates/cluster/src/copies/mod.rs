@@ -15,7 +15,10 @@
 //! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
 
 mod adopt;
+mod mend;
+mod orders;
 mod orphaned;
+mod put;
 mod rebalance;
 mod repair;
 mod right;
@@ -40,6 +43,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+pub use self::mend::Mended;
 use self::segment::Copied;
 use self::targets::Targets;
 use self::upkeep::Upkeep;
@@ -78,6 +82,10 @@ pub(crate) struct Inner {
     unsure: Mutex<HashSet<SegmentId>>,
     /// Own segments whose file was found not whole, and when.
     partial: Mutex<HashMap<SegmentId, Instant>>,
+    /// Copies that this process was sent something of, and when: newer than `put::RECENT`, and some older ones.
+    put: Mutex<HashMap<SegmentId, Instant>>,
+    /// Held while a file is made right.
+    mending: Mutex<()>,
     sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     background_sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     /// Writes that wait for copies.
@@ -141,6 +149,8 @@ impl HttpCopies {
             stores: Mutex::default(),
             unsure: Mutex::default(),
             partial: Mutex::default(),
+            put: Mutex::default(),
+            mending: Mutex::default(),
             sends: Mutex::default(),
             background_sends: Mutex::default(),
             waits: AtomicU64::new(0),
@@ -445,6 +455,10 @@ impl Copies for HttpCopies {
         is_settled && self.stores(id).len() >= wanted
     }
 
+    fn is_partial(&self, id: SegmentId) -> bool {
+        self.inner.partial.lock().contains_key(&id)
+    }
+
     fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>) {
         let holes = segment::blocks_of(&holes);
         let stores = self.inner.stores.lock().get(&id).cloned().unwrap_or_default();
@@ -459,10 +473,7 @@ impl Copies for HttpCopies {
         self.inner.partial.lock().remove(&id);
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
-            let removed = send::remove(Arc::clone(&self.inner), id, store);
-            self.inner.peers.spawn(async move {
-                let _ = removed.await;
-            });
+            self.inner.peers.spawn(send::remove_gone(Arc::clone(&self.inner), id, store));
         }
     }
 }

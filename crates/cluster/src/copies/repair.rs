@@ -18,8 +18,9 @@ use margay_volume::{CopiesRecord, Error, KnownSegment, is_referenced, visit_segm
 use tokio::time::Instant;
 
 use super::adopt::{Looked, adopt, is_lacking_here};
+use super::right::{self, Right};
 use super::segment::Copied;
-use super::{Inner, rebalance, right};
+use super::{Inner, mend, rebalance};
 
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 4;
@@ -171,7 +172,7 @@ fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
     let task = Arc::clone(inner);
     inner.peers.spawn(async move {
         let inner = Arc::clone(&task);
-        let read = tokio::task::spawn_blocking(move || right::of(&inner, &info)).await.unwrap_or(Err(Error::Busy));
+        let read = tokio::task::spawn_blocking(move || read_or_mend(&inner, &info)).await.unwrap_or(Err(Error::Busy));
         match read {
             Ok(right) if right.parts.is_empty() => {
                 tracing::error!(segment = ?info.id, "nothing of the file is right, and nothing of it is copied");
@@ -200,9 +201,20 @@ fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
     });
 }
 
+/// What the file lacks is fetched from where it is, before the others are sent what is right.
+fn read_or_mend(inner: &Arc<Inner>, info: &SegmentInfo) -> Result<Right, Error> {
+    let right = right::of(inner, info)?;
+    if right.is_whole() || !mend::mend(inner, info.id).is_ok_and(|mended| mended.left == 0) {
+        return Ok(right);
+    }
+    let info = inner.own.listed(info.id)?;
+    right::of(inner, &info)
+}
+
 /// It is looked at again after `PARTIAL_AGAIN`.
 fn give_up(inner: &Inner, id: SegmentId) {
     inner.partial.lock().insert(id, Instant::now());
+    inner.unsure.lock().insert(id);
     inner.segments.lock().remove(&id);
 }
 

@@ -91,7 +91,8 @@ fn of_file(own: &Store, info: &SegmentInfo, named: &[Run], len_min: u64) -> Righ
     Right { parts, lost, has_its_length: info.len >= len_min }
 }
 
-fn payload_end(run: &Run) -> u64 {
+/// Behind the run's bytes and their checksums.
+pub(super) fn payload_end(run: &Run) -> u64 {
     run.offset.saturating_add(run.len).saturating_add(run.table_bytes())
 }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 use margay_segment::{Extent, Kind, OtherStore, Run, SegmentError, SegmentId, StoreNumber};
 use tokio::time::Instant;
 
-use super::Inner;
-use crate::peers::HttpStore;
+use super::{Inner, mend};
+use crate::store::HttpStore;
 
 const BYTES_PER_SECOND: u64 = 8 << 20;
 /// Between two rounds, and before the first one: copies are made first.
@@ -31,7 +31,7 @@ pub(super) fn start(inner: Arc<Inner>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("copies-scrub".to_owned()).spawn(move || run(&inner))
 }
 
-fn run(inner: &Inner) {
+fn run(inner: &Arc<Inner>) {
     let mut wait = FIRST_AFTER;
     while !inner.is_over() {
         let begun = Instant::now();
@@ -45,7 +45,7 @@ fn run(inner: &Inner) {
     }
 }
 
-fn round(inner: &Inner) {
+fn round(inner: &Arc<Inner>) {
     for info in inner.own.segments() {
         if inner.own.is_written(info.id) || info.id.made_by() != inner.own_number() {
             continue;
@@ -67,7 +67,7 @@ fn stores_of(inner: &Inner, id: SegmentId) -> Vec<StoreNumber> {
     inner.stores.lock().get(&id).into_iter().flatten().copied().collect()
 }
 
-fn look_at(inner: &Inner, (id, kind): (SegmentId, Kind), store: StoreNumber) {
+fn look_at(inner: &Arc<Inner>, (id, kind): (SegmentId, Kind), store: StoreNumber) {
     // A run that is damaged here, too, is the own scrub's.
     for run in runs_of(inner, id, kind).unwrap_or_default() {
         if inner.is_over() || !inner.targets.is_usable(store) || !stores_of(inner, id).contains(&store) {
@@ -79,6 +79,11 @@ fn look_at(inner: &Inner, (id, kind): (SegmentId, Kind), store: StoreNumber) {
         inner.counters.scrubbed_bytes.fetch_add(run.len, Ordering::Relaxed);
         // A file that is gone, or that a disk does not give, is damaged too; a store that does not answer may have it.
         let is_damaged = answer.is_err_and(|error| !matches!(error, SegmentError::Unreachable(..)));
+        if is_damaged && inner.own.verify(&extent).is_err() {
+            // Another copy may have it.
+            let mended = mend::mend(inner, id);
+            mended.map(drop).unwrap_or_else(|error| tracing::warn!(segment = ?id, %error, "a file is mended later"));
+        }
         if is_damaged && inner.own.verify(&extent).is_ok() {
             tracing::error!(segment = ?id, store = store.0, "a copy is damaged, and is made again");
             inner.counters.damaged.fetch_add(1, Ordering::Relaxed);

@@ -32,6 +32,7 @@ const SYNC_EVERY: usize = 4;
 /// A piece that nobody waits for gives way to writes that wait for so long at most (N3).
 const GIVES_WAY_FOR: Duration = Duration::from_millis(25);
 const GIVES_WAY_STEP: Duration = Duration::from_millis(2);
+const REMOVED_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(11), Duration::from_secs(60)];
 
 /// Until the store has all, or fails.
 pub(super) async fn send(inner: Arc<Inner>, copied: Arc<Copied>, store: StoreNumber) {
@@ -204,4 +205,16 @@ pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber)
     let sends = inner.sends(store);
     let Ok(_turn) = sends.acquire().await else { return false };
     inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await.is_ok()
+}
+
+/// The segment is gone, and so its copy goes. One that stays because it was put there a moment ago, or that is not reached, is tried again
+/// some times; then its store finds out by the rows.
+pub(super) async fn remove_gone(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
+    for wait in REMOVED_AGAIN_AFTER {
+        if remove(Arc::clone(&inner), id, store).await || inner.is_over() {
+            return;
+        }
+        sleep(wait).await;
+    }
+    remove(inner, id, store).await;
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::targets::weight;
 use super::{Inner, send};
-use crate::peers::HttpStore;
+use crate::store::HttpStore;
 
 const UNNAMED_FOR: Duration = Duration::from_secs(5);
 /// The thread looks after other things when it has asked for so long.

@@ -21,12 +21,14 @@ use super::orphaned::Orphaned;
 use super::repair::Repairs;
 use super::segment::Copied;
 use super::trim::Trims;
-use super::{Inner, send};
-use crate::peers::HttpStore;
+use super::{Inner, mend, send};
+use crate::store::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
 const ORPHANED_EVERY: Duration = Duration::from_secs(600);
+/// Own files that are gone are looked for so often.
+const LOST_EVERY: Duration = Duration::from_secs(600);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// A copy that no row names is kept for so long.
 const UNNAMED_FOR: Duration = Duration::from_secs(3600);
@@ -40,6 +42,7 @@ pub(super) struct Upkeep {
     found_at: Option<Instant>,
     swept_at: Option<Instant>,
     orphaned_at: Option<Instant>,
+    lost_at: Option<Instant>,
     orphaned: Orphaned,
     /// What the rows said when copies that are missing were looked for.
     found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
@@ -70,6 +73,7 @@ impl Upkeep {
             found_at: None,
             swept_at: None,
             orphaned_at: None,
+            lost_at: None,
             orphaned: Orphaned::default(),
             found_for: Default::default(),
             repairs: Repairs::default(),
@@ -103,7 +107,7 @@ impl Upkeep {
             self.inner.targets.look(&self.inner)?;
             if self.inner.targets.numbers().recovered != before {
                 // An operator wants all stores to be asked again.
-                (self.asked, self.found_at) = (HashMap::new(), None);
+                (self.asked, self.found_at, self.lost_at) = (HashMap::new(), None, None);
             }
             self.ask_what_they_have();
         }
@@ -116,6 +120,11 @@ impl Upkeep {
         }
         self.repairs.begin(&self.inner);
         self.trims.go_on(&self.inner)?;
+        // Once others can be asked: none is known before the first look.
+        if is_due(self.lost_at, LOST_EVERY) && !self.inner.targets.live().is_empty() {
+            self.lost_at = Some(now);
+            mend::begin_lost(&self.inner)?;
+        }
         if is_due(self.orphaned_at, ORPHANED_EVERY) {
             self.orphaned_at = Some(now);
             self.orphaned.look(&self.inner, now)?;

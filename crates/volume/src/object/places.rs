@@ -10,7 +10,7 @@ use margay_meta::Engine;
 use margay_rows::record::data::{decode_extent_row, is_hole};
 use margay_rows::record::{Bucket, Data, Entry, FileEntry, SegmentRecord};
 use margay_rows::{Ino, key};
-use margay_segment::{Extent, SegmentId};
+use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::Error;
 
@@ -20,6 +20,8 @@ pub struct ObjectSegment {
     pub id: SegmentId,
     /// Bytes of the object in it, in all extents.
     pub bytes: u64,
+    /// The runs that have these bytes, ascending.
+    pub runs: Vec<Run>,
     /// `None`: it has no row yet, and is at the store that made it.
     pub record: Option<SegmentRecord>,
 }
@@ -63,14 +65,16 @@ pub fn object_places(engine: &dyn Engine, bucket: &str, name: &str) -> Result<Ob
         Data::Extents(extents) => extents,
         Data::Rows => extents_of(engine, file.ino)?,
     };
-    let mut bytes: BTreeMap<SegmentId, u64> = BTreeMap::new();
+    let mut used: BTreeMap<SegmentId, (u64, BTreeMap<u64, Run>)> = BTreeMap::new();
     for extent in extents.iter().filter(|extent| !is_hole(extent)) {
-        *bytes.entry(extent.run.segment).or_default() += extent.len;
+        let (bytes, runs) = used.entry(extent.run.segment).or_default();
+        *bytes += extent.len;
+        runs.insert(extent.run.offset, extent.run);
     }
-    for (id, bytes) in bytes {
+    for (id, (bytes, runs)) in used {
         let row = engine.get(&key::segment(id))?.value;
         let record = row.map(|row| SegmentRecord::decode(&row.value)).transpose()?;
-        places.segments.push(ObjectSegment { id, bytes, record });
+        places.segments.push(ObjectSegment { id, bytes, runs: runs.into_values().collect(), record });
     }
     Ok(places)
 }

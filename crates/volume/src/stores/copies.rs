@@ -5,7 +5,7 @@
 //!             O2 a sync returns once as many stores have the bytes as the volume requires; the first commit that refers to them
 //!                names these stores in the segment's row.
 //!             O3 the row of a segment says that it is sealed only once its copies are complete, so that after a crash those of others are
-//!                sent again.
+//!                sent again. One whose own file is found not whole says it no more, so that the next process knows too.
 //! Not here:   how bytes are sent and which stores get them (an implementation of the port).
 
 use std::cell::RefCell;
@@ -42,6 +42,11 @@ pub trait Copies: Send + Sync + Debug {
 
     /// Whether as many stores as the volume requires have all of a segment that is written no more.
     fn is_complete(&self, id: SegmentId) -> bool;
+
+    /// Whether the own file of a segment was found to lack something that rows name, and nobody could give it.
+    fn is_partial(&self, _id: SegmentId) -> bool {
+        false
+    }
 
     /// These ranges of the segment's file were punched; they may touch.
     fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>);

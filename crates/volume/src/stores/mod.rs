@@ -243,6 +243,21 @@ impl Stores {
         self.copies.as_ref().is_none_or(|copies| copies.is_complete(id))
     }
 
+    fn is_partial(&self, id: SegmentId) -> bool {
+        self.copies.as_ref().is_some_and(|copies| copies.is_partial(id))
+    }
+
+    /// Whether a file has as many bytes as the row of its segment says.
+    fn is_whole(&self, id: SegmentId, copy: &SegmentCopy) -> bool {
+        let row = self.engine.get(&key::segment(id)).ok().and_then(|row| row.value);
+        let record = row.and_then(|row| SegmentRecord::decode(&row.value).ok());
+        let len = match record.map(|record| record.state) {
+            Some(SegmentState::Sealed { len }) => len,
+            _ => return false,
+        };
+        copy.file.len().is_ok_and(|has| has >= len)
+    }
+
     /// Whether the file of an own segment is lost, and its row names stores that have it. One in quarantine is not lost: that something
     /// refers to it is told.
     fn is_only_elsewhere(&self, id: SegmentId) -> bool {
@@ -373,6 +388,13 @@ impl Segments for Stores {
     }
 
     fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        if self.has_others()
+            && !self.is_own(id)
+            && let Ok(copy) = self.own.source(id)
+            && self.is_whole(id, &copy)
+        {
+            return Ok(copy);
+        }
         self.ask(id, |store| store.source(id))
     }
 

@@ -135,6 +135,8 @@ impl SegmentRows {
         let stale = own.filter_map(|info| {
             let row = known.get(&info.id);
             let state = match row.map(|row| row.state) {
+                // What it lacks may be nowhere, and a process that starts later has to know that.
+                Some(SegmentState::Sealed { .. }) if self.stores.is_partial(info.id) => SegmentState::Open,
                 Some(SegmentState::Sealed { .. }) => {
                     let again = || row.filter(|_| self.unsure.lock().contains(&info.id)).cloned();
                     return Some((info.id, self.with_stores(info.id, row?).or_else(again)?));

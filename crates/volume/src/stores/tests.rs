@@ -55,9 +55,9 @@ impl Peers for Silent {
     }
 }
 
-/// That there may be copies.
-#[derive(Debug)]
-struct Some3;
+/// That there may be copies, and whether the own files were found not whole.
+#[derive(Debug, Default)]
+struct Some3(AtomicBool);
 
 impl Copies for Some3 {
     fn knows(&self, _id: SegmentId, _stores: &[StoreNumber], _is_complete: bool) {}
@@ -74,6 +74,9 @@ impl Copies for Some3 {
     }
     fn is_complete(&self, _id: SegmentId) -> bool {
         true
+    }
+    fn is_partial(&self, _id: SegmentId) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
     fn punched(&self, _id: SegmentId, _holes: Vec<Range<u64>>) {}
     fn removed(&self, _id: SegmentId) {}
@@ -176,7 +179,7 @@ fn an_own_copy_is_read_before_its_maker_is_asked() {
     };
     let one = open(&first, (None, None));
     let peers = Arc::new(Maker(Arc::clone(&first.1), AtomicUsize::new(0), AtomicBool::new(false)));
-    let two = open(&second, (Some(Arc::<Maker>::clone(&peers)), Some(Arc::new(Some3))));
+    let two = open(&second, (Some(Arc::<Maker>::clone(&peers)), Some(Arc::new(Some3::default()))));
     assert_ne!(one.number, two.number);
     let body: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
     let run = written(&first.1, &body);
@@ -217,7 +220,7 @@ fn a_store_that_is_silent_is_not_waited_for_if_another_one_has_the_segment() {
         Stores::open(env, &engine, own, others, Arc::new(Alone)).unwrap()
     };
     let (one, other) = (open(&first, (None, None)), StoreNumber(9));
-    let two = open(&second, (Some(Arc::new(Silent(Arc::clone(&first.1), other))), Some(Arc::new(Some3))));
+    let two = open(&second, (Some(Arc::new(Silent(Arc::clone(&first.1), other))), Some(Arc::new(Some3::default()))));
     let run = written(&first.1, &[7; 5000]);
     let mut draft = Draft::default();
     let stores = vec![one.number, two.number, other];
@@ -233,7 +236,8 @@ fn an_own_segment_whose_file_is_lost_is_read_where_its_row_says() {
     let (first, second) = (store(1), store(2));
     let peers = Arc::new(Maker(Arc::clone(&second.1), AtomicUsize::new(0), AtomicBool::new(false)));
     let own = Arc::<Store>::clone(&first.1) as Arc<dyn Segments>;
-    let one = Stores::open(&first.0, &engine, own, (Some(peers), Some(Arc::new(Some3))), Arc::new(Alone)).unwrap();
+    let one =
+        Stores::open(&first.0, &engine, own, (Some(peers), Some(Arc::new(Some3::default()))), Arc::new(Alone)).unwrap();
     let two = attached(&second.0, &engine, &second.1).number;
     let run = written(&first.1, &[7; 5000]);
     let mut bytes = vec![0; first.1.state(run.segment).unwrap().len as usize];
@@ -255,4 +259,30 @@ fn an_own_segment_whose_file_is_lost_is_read_where_its_row_says() {
     drop(pin(run.segment).unwrap());
     assert!(first.1.set_aside(run.segment).unwrap());
     assert!(matches!(pin(run.segment), Err(SegmentError::Missing(_))));
+}
+
+#[test]
+fn a_segment_whose_file_is_not_whole_is_sealed_no_more_until_it_is() {
+    let engine = Arc::new(Memory::new()) as Arc<dyn Engine>;
+    let (env, store) = store(1);
+    let peers = Arc::new(Maker(Arc::clone(&store), AtomicUsize::new(0), AtomicBool::new(false)));
+    let copies = Arc::new(Some3::default());
+    let own = Arc::<Store>::clone(&store) as Arc<dyn Segments>;
+    let others = (Some(peers as Arc<dyn Peers>), Some(Arc::<Some3>::clone(&copies) as Arc<dyn Copies>));
+    let stores = Arc::new(Stores::open(&env, &engine, own, others, Arc::new(Alone)).unwrap());
+    let run = written(&store, &[7; 5000]);
+    store.seal(run.segment).unwrap();
+    let rows = Arc::new(SegmentRows::read(&*engine, &stores).unwrap());
+    let state = || {
+        let (stale, _) = rows.stale();
+        let state = stale.iter().find(|(id, _)| *id == run.segment).map(|(_, record)| record.state);
+        rows.written(stale);
+        state
+    };
+    let len = store.state(run.segment).unwrap().len;
+    assert_eq!(state(), Some(SegmentState::Sealed { len }));
+    copies.0.store(true, Ordering::Relaxed);
+    assert_eq!(state(), Some(SegmentState::Open));
+    copies.0.store(false, Ordering::Relaxed);
+    assert_eq!(state(), Some(SegmentState::Sealed { len }));
 }

@@ -1,0 +1,168 @@
+//! What a store has lost it takes from another one, and nothing that is damaged there.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests damage files themselves")]
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_cluster::{ClusterKey, HttpCopies, HttpPeers, Mended, StorePort, StoreTls};
+use margay_env::Env;
+use margay_listener::{ConnectionLimits, Listener, Traffic};
+use margay_meta::memory::Memory;
+use margay_meta::{Batch, Engine, Write};
+use margay_rows::record::{BackRow, SegmentRecord, SegmentState, SessionRecord, StoreRecord};
+use margay_rows::{Ino, key};
+use margay_segment::{
+    Extent, Kind, Options, Run, RunLength, SegmentId, Segments, Store, StoreIdentity, StoreName, StoreNumber,
+    segment_name,
+};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+const OWN: StoreNumber = StoreNumber(1);
+const OTHER: StoreNumber = StoreNumber(3);
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    connections_max: 64,
+    header_bytes_max: 32 << 10,
+    header_time_max: Duration::from_secs(20),
+    idle_time_max: Duration::from_secs(120),
+    stall_time_max: Duration::from_secs(30),
+    body_rate_min: 0,
+    streams_max: 16,
+    unread_bytes_max: 64 << 20,
+    drain_time_max: Duration::from_secs(1),
+};
+
+/// Two stores with the same pack of three runs; the second one answers.
+struct World {
+    folder: tempfile::TempDir,
+    engine: Arc<dyn Engine>,
+    runs: Vec<Run>,
+    _runtime: Runtime,
+    _listener: Listener,
+}
+
+fn store(folder: &Path, number: StoreNumber) -> Arc<Store> {
+    let store = Store::open(Env::real(), Options::new(folder)).unwrap();
+    let name = store.name();
+    store.attach(StoreName { number, generation: name.generation + 1, ..name }).unwrap();
+    store
+}
+
+impl World {
+    fn new() -> World {
+        let (runtime, folder) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+        let own = store(&folder.path().join("own"), OWN);
+        let runs: Vec<Run> = [5000_u64, 70_000, 300]
+            .into_iter()
+            .map(|len| {
+                let mut writer = own.begin(RunLength::Exact(len), b"owner").unwrap();
+                writer.write(&vec![len as u8; len as usize]).unwrap();
+                writer.end().unwrap()
+            })
+            .collect();
+        let id = runs[0].segment;
+        own.sync_blocking(id).unwrap();
+        let len = own.listed(id).unwrap().len;
+        drop(own);
+        let name = segment_name(id, Kind::Pack);
+        std::fs::create_dir(folder.path().join("other")).unwrap();
+        std::fs::copy(folder.path().join("own").join(&name), folder.path().join("other").join(&name)).unwrap();
+        let other = store(&folder.path().join("other"), OTHER);
+        let port = Arc::new(StorePort::new(other, ClusterKey::derive(b"volume")));
+        let listener = runtime.block_on(async {
+            let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            Listener::start_tcp(socket, None, port, Arc::new(Traffic::default()), LIMITS)
+        });
+        let engine = Memory::new();
+        let put = |key: Vec<u8>, value: Vec<u8>| Write::Put { key, value };
+        let address = listener.address.unwrap().to_string();
+        let mut writes = vec![
+            put(
+                key::store(OTHER),
+                StoreRecord { identity: StoreIdentity([7; 16]), generation: 1, session: 11 }.encode(),
+            ),
+            put(key::session(Ino(11)), SessionRecord { address, ..SessionRecord::default() }.encode()),
+        ];
+        writes.push(put(key::segment(id), row(len, &[OWN, OTHER])));
+        for run in &runs {
+            writes.push(put(key::back(id, run.offset, Ino(9)), BackRow::encode(run, None)));
+        }
+        engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+        World { folder, engine: Arc::new(engine), runs, _runtime: runtime, _listener: listener }
+    }
+
+    fn id(&self) -> SegmentId {
+        self.runs[0].segment
+    }
+
+    fn file(&self, of: &str) -> PathBuf {
+        self.folder.path().join(of).join(segment_name(self.id(), Kind::Pack))
+    }
+
+    fn damage(&self, of: &str, run: usize) {
+        let file = std::fs::File::options().write(true).open(self.file(of)).unwrap();
+        // Not the same bytes at both.
+        let at = if of == "own" { 100 } else { 200 };
+        file.write_all_at(&[0x55; 9], self.runs[run].offset + at).unwrap();
+    }
+
+    /// What the store that has lost something does, and which runs are right then.
+    fn mend(&self) -> (Mended, Vec<bool>) {
+        let own = store(&self.folder.path().join("own"), OWN);
+        let peers = HttpPeers::start(Arc::clone(&self.engine), ClusterKey::derive(b"volume"), StoreTls::Off).unwrap();
+        let copies = HttpCopies::start(&peers, Arc::clone(&own)).unwrap();
+        let mended = copies.mend(self.id()).unwrap();
+        (mended, self.runs.iter().map(|run| own.verify(&Extent::whole(*run)).is_ok()).collect())
+    }
+}
+
+fn row(len: u64, stores: &[StoreNumber]) -> Vec<u8> {
+    let (state, stores) = (SegmentState::Sealed { len }, stores.to_vec());
+    SegmentRecord { state, kind: Kind::Pack, writer: 11, stores }.encode()
+}
+
+#[test]
+fn damaged_runs_are_fetched_unless_they_are_damaged_there_too() {
+    let world = World::new();
+    assert_eq!(world.mend(), (Mended { bad: 0, left: 0 }, vec![true; 3]));
+    [0, 1].into_iter().for_each(|run| world.damage("own", run));
+    world.damage("other", 1);
+    let before = std::fs::read(world.file("own")).unwrap();
+    let other = std::fs::read(world.file("other")).unwrap();
+    assert_eq!(world.mend(), (Mended { bad: 2, left: 1 }, vec![true, false, true]));
+    let after = std::fs::read(world.file("own")).unwrap();
+    let second = world.runs[1].offset as usize - 100..after.len();
+    assert!(after[second.clone()] == before[second], "what is nowhere is left as it is");
+    assert!(std::fs::read(world.file("other")).unwrap() == other, "the other one is only read");
+}
+
+#[test]
+fn a_file_that_is_gone_is_made_again_only_if_it_will_be_right() {
+    let world = World::new();
+    let whole = std::fs::read(world.file("own")).unwrap();
+    std::fs::remove_file(world.file("own")).unwrap();
+    world.damage("other", 2);
+    assert_eq!(world.mend(), (Mended { bad: 3, left: 3 }, vec![false; 3]));
+    let left: Vec<_> =
+        std::fs::read_dir(world.folder.path().join("own")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(left.iter().all(|path| !path.to_string_lossy().contains("pack")), "{left:?}");
+    std::fs::write(world.file("other"), &whole).unwrap();
+    // Whoever is first: it is looked for in any case.
+    let (mended, is_right) = world.mend();
+    assert_eq!((mended.left, is_right), (0, vec![true; 3]));
+    assert!(std::fs::read(world.file("own")).unwrap() == whole);
+}
+
+#[test]
+fn what_is_not_to_be_here_is_not_fetched() {
+    let world = World::new();
+    std::fs::remove_file(world.file("own")).unwrap();
+    let writes = vec![Write::Put { key: key::segment(world.id()), value: row(9, &[OTHER]) }];
+    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+    assert_eq!(world.mend(), (Mended { bad: 0, left: 0 }, vec![false; 3]));
+    assert!(!world.file("own").exists());
+}
