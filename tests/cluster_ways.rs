@@ -462,7 +462,7 @@ fn a_backup_of_a_shared_volume_is_restored_into_another_database() {
     let server = Server::started(command, &again);
     let door = world::Door { upstream: server::far::upstream_of(&server), server };
     assert_eq!(bytes_of(&door, &world), bytes);
-    // One server alone has not all of it.
+    // A server that has nothing of it copies what the other one gives.
     let lone = world.data("lone");
     fs::create_dir(&lone).unwrap();
     for name in ["keys", "identity-key", "encryption-keys"] {
@@ -471,7 +471,19 @@ fn a_backup_of_a_shared_volume_is_restored_into_another_database() {
     let mut command = world.command("lone", &schema);
     command.stderr(std::process::Stdio::null());
     let other = Server::started(command, &lone);
-    let refused = server::ends(1, &["backup", world.data("none").to_str().unwrap(), "--data", lone.to_str().unwrap()]);
-    assert!(refused.contains("--copies"), "{refused}");
+    let [far, dumped] = [world.data("far"), world.data("dumped")].map(|path| path.to_str().unwrap().to_owned());
+    let lone = lone.to_str().unwrap();
+    server::ends(0, &["backup", &far, "--with-keys", "--data", lone]);
+    server::ends(0, &["dump", "--with-keys", "--data", lone, "--out", &dumped]);
+    stop(door.server);
+    let refused = server::ends(1, &["backup", &far, "--data", lone]);
+    assert!(refused.contains("start the other servers"), "{refused}");
     stop(other);
+    for (number, way) in [["restore", &far], ["load", &dumped]].into_iter().enumerate() {
+        let back = world.data(&format!("back{number}"));
+        server::ends(0, &[way[0], way[1], "--data", back.to_str().unwrap()]);
+        let server = Server::start(&back);
+        let door = world::Door { upstream: server::far::upstream_of(&server), server };
+        assert_eq!(bytes_of(&door, &world), bytes, "{way:?}");
+    }
 }

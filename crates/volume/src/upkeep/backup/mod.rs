@@ -109,7 +109,7 @@ impl Volume {
         let _lock = prune::lock(target, to)?;
         let _holds = (self.store.hold_quarantine(), self.stores.readers.hold());
         let frozen = self.frozen()?;
-        self.check_all_here(&frozen.all_named_runs()?)?;
+        self.check_all_reached(&frozen.all_named_runs()?)?;
         let moment = self.new_moment(target, to)?;
         let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
         disk.create_dir_all(&unfinished).map_err(failed)?;

@@ -64,7 +64,7 @@ impl Volume {
         let largest = named.keys().next_back().copied().unwrap_or(SegmentId(0));
         let mut header = DumpHeader { with_data: !request.only_rows, largest, bytes: 0 };
         if header.with_data {
-            self.check_all_here(&named)?;
+            self.check_all_reached(&named)?;
             for (segment, runs) in &named {
                 let SegmentCopy { kind, file, .. } = self.dumped(*segment)?;
                 let ranges = ranges_of(kind, runs, file.len().map_err(io)?);
@@ -86,29 +86,26 @@ impl Volume {
         Ok(report)
     }
 
-    /// The file of the own store: another one gives runs, and no files.
+    /// The own file if it is here, else that of another store.
     fn dumped(&self, segment: SegmentId) -> Result<SegmentCopy, Error> {
-        Ok(self.stores.own().source(segment)?)
+        Ok(self.store.source(segment)?)
     }
 
-    /// Of a volume of several servers: whether the own store has every run.
-    pub(crate) fn check_all_here(&self, named: &Named) -> Result<(), Error> {
+    /// Of a volume of several servers: whether each run is at a store that answers.
+    pub(crate) fn check_all_reached(&self, named: &Named) -> Result<(), Error> {
         if self.stores.is_alone() {
             return Ok(());
         }
-        let is_here = |segment: SegmentId, runs: &BTreeMap<u64, Run>| {
+        let is_reached = |segment: SegmentId, runs: &BTreeMap<u64, Run>| {
             let end = runs.values().map(|run| run.offset.saturating_add(run.len)).max().unwrap_or_default();
-            // Of its own what is missing is told by name.
-            self.stores.is_own(segment)
-                || self.dumped(segment).and_then(|copy| copy.file.len().map_err(io)).is_ok_and(|len| len >= end)
+            self.dumped(segment).and_then(|copy| copy.file.len().map_err(io)).is_ok_and(|len| len >= end)
         };
-        let elsewhere = named.iter().filter(|(segment, runs)| !is_here(**segment, runs)).count();
-        if elsewhere == 0 {
-            return Ok(());
-        }
+        let lost: Vec<SegmentId> =
+            named.iter().filter(|(segment, runs)| !is_reached(**segment, runs)).map(|(segment, _)| *segment).collect();
+        let Some(first) = lost.first() else { return Ok(()) };
         let text = format!(
-            "{elsewhere} of {} segments are not in the directory of this server, and only its files are copied: name a \
-             server that has them all, or raise the copies with margay cluster set --copies N until each one has them",
+            "{} of {} segments, {first:?} the first, are neither in this directory nor at a server that can be reached: start              the other servers (margay cluster status names them)",
+            lost.len(),
             named.len()
         );
         Err(Error::Unavailable(text))
