@@ -140,7 +140,7 @@ fn fetch_run(
     inner: &Inner,
     others: &[HttpStore],
     run: &Run,
-    write: &dyn Fn(u64, &[u8]) -> Result<(), SegmentError>,
+    write: &Write<'_>,
     is_right: &dyn Fn() -> bool,
 ) -> Result<bool, Error> {
     for other in others {
@@ -197,6 +197,9 @@ fn complete(inner: &Inner, remade: &Remade, others: &[HttpStore], named: &[Run])
     Ok(true)
 }
 
+/// Takes bytes, and where they go.
+type Write<'a> = dyn Fn(u64, &[u8]) -> Result<(), SegmentError> + 'a;
+
 /// Where it failed.
 enum Fetch {
     There(SegmentError),
@@ -208,7 +211,7 @@ fn fetch(
     other: &HttpStore,
     id: SegmentId,
     Range { start, end }: Range<u64>,
-    write: &dyn Fn(u64, &[u8]) -> Result<(), SegmentError>,
+    write: &Write<'_>,
 ) -> Result<(), Fetch> {
     let mut at = start;
     while at < end {

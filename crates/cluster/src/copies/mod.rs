@@ -456,7 +456,9 @@ impl Copies for HttpCopies {
     }
 
     fn is_partial(&self, id: SegmentId) -> bool {
-        self.inner.partial.lock().contains_key(&id)
+        // With one copy there is nothing to compare it with.
+        let is_partial = self.inner.partial.lock().contains_key(&id);
+        is_partial && !self.is_complete(id)
     }
 
     fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>) {
