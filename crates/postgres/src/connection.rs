@@ -15,10 +15,9 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage, Socket};
 
 use crate::hosts::{self, OneHost};
-use crate::primary::BEAT;
 use crate::timeline::{TIMELINE, Timeline};
 use crate::tls::{Protected, Tls};
-use crate::trust::Trust;
+use crate::trust::{BEAT, Trust};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
 /// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.

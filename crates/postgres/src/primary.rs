@@ -13,9 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Server, nonsense, said};
+use crate::trust::BEAT;
 
-/// A commit that writes no row, and waits for the standbys.
-pub(crate) const BEAT: &str = "select pg_logical_emit_message(true, 'margay', '')";
 /// Where nothing depends on it.
 const LOOK: &str = "select 1";
 const BEAT_EVERY: Duration = Duration::from_millis(500);

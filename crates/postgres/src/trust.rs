@@ -18,6 +18,8 @@ use margay_meta::EngineError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+/// A commit that writes no row, and waits for the standbys.
+pub(crate) const BEAT: &str = "select pg_logical_emit_message(true, 'margay', '')";
 /// U1, U2.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
