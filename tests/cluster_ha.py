@@ -19,7 +19,7 @@ from patroni import Hosts, missing, patroni_version, postgres_version  # noqa: E
 from registers import Load  # noqa: E402
 from server import BINARY  # noqa: E402
 
-BUCKET, WRITERS, AGAIN_SECONDS, REST_SECONDS = "cluster", 3, 90, 2
+BUCKET, WRITERS, AGAIN_SECONDS, REST_SECONDS = "cluster", 3, 300, 2
 
 
 def written_since(load, before):

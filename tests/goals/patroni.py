@@ -21,7 +21,7 @@ import urllib.request
 from cluster import Node, World, ask
 from server import ACCESS, BINARY, SECRET, Server
 
-STARTED_SECONDS, LOOK_SECONDS, PATRONI_PORT = 60, 0.1, 8008
+STARTED_SECONDS, LOOK_SECONDS, PATRONI_PORT = 300, 0.1, 8008
 PROGRAMS = {"patroni": "PATRONI", "etcd": "ETCD"}
 NAMES = "abcdefg"
 
