@@ -14,6 +14,7 @@ pub mod control;
 pub mod datadir;
 pub mod disks;
 pub mod dump;
+pub mod endpoint;
 pub mod exit;
 pub mod far_mount;
 pub mod front;

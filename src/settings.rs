@@ -22,6 +22,7 @@ use margay_jobs::notify::Target;
 use margay_jobs::reclaimer::ReclaimLimits;
 use margay_listener::ConnectionLimits;
 use margay_postgres::PostgresOptions;
+use margay_volume::Role;
 
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
@@ -149,15 +150,33 @@ pub struct SharedSettings {
     pub store_address: String,
     /// Where the server stands; empty: nobody says.
     pub rack: String,
+    /// `None`: it has clients, and copies of what others write.
+    pub role: Option<Role>,
+}
+
+/// What the setting says; the table allows these three.
+fn role(name: Option<String>) -> Option<Role> {
+    match name.as_deref() {
+        Some("endpoint") => Some(Role::Endpoint),
+        Some("gateway") => Some(Role::Gateway),
+        _ => None,
+    }
 }
 
 impl SharedSettings {
     fn build(
         metadata: String,
         schema: String,
-        (store_address, rack): (String, String),
+        (store_address, rack, role): (String, String, Option<Role>),
     ) -> Result<Option<SharedSettings>, String> {
         if metadata == "embedded" {
+            if let Some(role) = role {
+                return Err(format!(
+                    "role is {0}, and a server of its own is no {0}: the servers of a shared volume may be one, and need --metadata \
+                     postgres://USER@HOST/DATABASE",
+                    role.name()
+                ));
+            }
             return Ok(None);
         }
         if !["postgres://", "postgresql://"].iter().any(|scheme| metadata.starts_with(scheme)) {
@@ -171,7 +190,7 @@ impl SharedSettings {
         let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
         let (lanes, readers) = (PostgresOptions::LANES, PostgresOptions::READERS);
         let postgres = PostgresOptions { config: metadata, password, schema, lanes, readers };
-        Ok(Some(SharedSettings { postgres, store_address, rack }))
+        Ok(Some(SharedSettings { postgres, store_address, rack, role }))
     }
 }
 
@@ -238,8 +257,13 @@ impl Settings {
         let shared = SharedSettings::build(
             text("metadata").unwrap_or_default(),
             text("metadata_schema").unwrap_or_default(),
-            (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default()),
+            (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default(), role(text("role"))),
         )?;
+        if shared.as_ref().is_some_and(|shared| shared.role == Some(Role::Endpoint)) && !names("mounts").is_empty() {
+            return Err(
+                "an endpoint mounts nothing: leave out --mount and the setting mounts, or --endpoint-only".to_owned()
+            );
+        }
         let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
             disks,

@@ -12,7 +12,7 @@ use margay_segment::StoreNumber;
 use margay_volume::{CopiesRecord, KnownStore, change_copies, known_stores, read_copies};
 use serde_json::{Value, json};
 
-pub(super) use self::status::{Found, find, show_stores, state_of};
+pub(super) use self::status::{Found, find, role_of, show_stores, state_of};
 use super::adopt;
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
@@ -191,11 +191,11 @@ fn set(engine: &dyn Engine, (copies, write, racks): (Option<u8>, Option<u8>, Opt
     });
     let now = now.map_err(fail)?;
     println!("{}", status::numbers(&now));
-    let running: Vec<_> = stores.iter().filter(|store| status::state_of(store, &now) == "running").collect();
+    let running = status::places(&stores, &now);
     if running.len() < usize::from(now.copies) {
         println!("only {} servers are running: start more, or there are fewer copies", running.len());
     }
-    let racks = now.racks_of(running.iter().map(|store| store.number));
+    let racks = now.racks_of(running.iter().copied());
     if running.len() < usize::from(now.write) {
         println!("writes are refused until {} servers are running", now.write);
     } else if racks < usize::from(now.racks) {

@@ -73,7 +73,7 @@ pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
-pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState, is_rack};
+pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, Role, SegmentRecord, SegmentState, is_rack};
 pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use object::{ObjectPlaces, ObjectSegment, object_places};
 pub use open::{Options, Volume};

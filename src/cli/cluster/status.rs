@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use margay_meta::Engine;
 use margay_segment::StoreNumber;
 use margay_volume::{
-    CopiesRecord, Error, KnownSegment, KnownStore, SegmentState, is_referenced, known_stores, read_copies,
+    CopiesRecord, Error, KnownSegment, KnownStore, Role, SegmentState, is_referenced, known_stores, read_copies,
     visit_segments_made_by,
 };
 use serde_json::{Value, json};
@@ -127,11 +127,33 @@ pub(in crate::cli) fn state_of(store: &KnownStore, copies: &CopiesRecord) -> &'s
     }
 }
 
+/// What the server of a store is for; most are for clients and copies.
+pub(in crate::cli) fn role_of(store: StoreNumber, copies: &CopiesRecord) -> &'static str {
+    copies.role_of.get(&store).map_or("both", |role| role.name())
+}
+
+/// The stores that copies of one segment can be at now: those that get copies, and with them the own one of a server that gets none.
+pub(in crate::cli) fn places(stores: &[KnownStore], copies: &CopiesRecord) -> Vec<StoreNumber> {
+    let running = stores.iter().filter(|store| state_of(store, copies) == "running").map(|store| store.number);
+    let (takers, gateways): (Vec<_>, Vec<_>) = running.partition(|store| copies.takes_copies(*store));
+    takers.into_iter().chain(gateways.into_iter().take(1)).collect()
+}
+
 impl Found {
     /// Stores that get copies of what is written.
     pub(in crate::cli) fn running(&self) -> Vec<StoreNumber> {
         let running = self.stores.iter().filter(|store| state_of(store, &self.copies) == "running");
-        running.map(|store| store.number).collect()
+        running.map(|store| store.number).filter(|store| self.copies.takes_copies(*store)).collect()
+    }
+
+    pub(in crate::cli) fn places(&self) -> Vec<StoreNumber> {
+        places(&self.stores, &self.copies)
+    }
+
+    /// Nobody can write or read while only endpoints run.
+    fn lacks_gateway(&self) -> bool {
+        let mut running = self.stores.iter().filter(|store| store.address.is_some()).peekable();
+        running.peek().is_some() && running.all(|store| self.copies.role_of.get(&store.number) == Some(&Role::Endpoint))
     }
 
     fn unsure(&self) -> Option<String> {
@@ -151,7 +173,7 @@ impl Found {
                 problems.push(text)
             }
         };
-        let running = self.running();
+        let running = self.places();
         let (lost, few) = (segments.lost(), segments.too_few(copies));
         tell(
             lost > 0,
@@ -167,6 +189,10 @@ impl Found {
                 running.len(),
                 running.len().max(1)
             ),
+        );
+        tell(
+            self.lacks_gateway(),
+            "no server for clients runs, only endpoints: start one without --endpoint-only".to_owned(),
         );
         let in_racks = copies.racks_of(running.iter().copied());
         tell(
@@ -223,6 +249,7 @@ impl Found {
                 json!({
                     "store": store.number.0,
                     "state": state_of(store, copies),
+                    "role": role_of(store.number, copies),
                     "rack": copies.rack_of.get(&store.number),
                     "address": store.address,
                     "host": store.host,
@@ -277,16 +304,17 @@ pub(in crate::cli) fn show_stores(found: &Found) {
     let racks: BTreeSet<&String> = copies.rack_of.values().collect();
     let width = racks.iter().map(|rack| rack.len()).max().unwrap_or_default().max(4);
     println!(
-        "{:>5}  {:<12} {:<width$} {:>9} {:>10} {:>13}  ADDRESS",
-        "STORE", "STATE", "RACK", "SEGMENTS", "MiB", "NOWHERE ELSE"
+        "{:>5}  {:<12} {:<8} {:<width$} {:>9} {:>10} {:>13}  ADDRESS",
+        "STORE", "STATE", "ROLE", "RACK", "SEGMENTS", "MiB", "NOWHERE ELSE"
     );
     for store in stores {
         let has = segments.of(store.number);
         let (state, address) = (state_of(store, copies), store.address.as_deref().unwrap_or("-"));
         let rack = copies.rack_of.get(&store.number).map_or("-", String::as_str);
         println!(
-            "{:>5}  {state:<12} {rack:<width$} {:>9} {:>10} {:>13}  {address} {}",
+            "{:>5}  {state:<12} {:<8} {rack:<width$} {:>9} {:>10} {:>13}  {address} {}",
             store.number.0,
+            role_of(store.number, copies),
             has.segments,
             has.bytes >> 20,
             has.alone,

@@ -103,7 +103,7 @@ fn give_up_one(inner: &Inner, id: SegmentId) -> Option<StoreNumber> {
     Some(store)
 }
 
-/// The copy that is missed least: one that is not reached, one in the rack with the most copies, at the fullest store while copies are
+/// The copy that is missed least: one that is not reached, one at a gateway, one in the rack with the most copies, at the fullest store while copies are
 /// moved, then by the segment's own order of stores.
 fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNumber> {
     let numbers = inner.targets.numbers();
@@ -121,7 +121,13 @@ fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNum
     let fill = |store: StoreNumber| if numbers.rebalances { inner.targets.fill(store) } else { 0 };
     have.iter().copied().filter(may_go).max_by_key(|store| {
         let is_reached = inner.targets.is_usable(*store);
-        (!is_reached, in_rack(*store), fill(*store), std::cmp::Reverse(weight(id, *store)))
+        (
+            !is_reached,
+            !numbers.takes_copies(*store),
+            in_rack(*store),
+            fill(*store),
+            std::cmp::Reverse(weight(id, *store)),
+        )
     })
 }
 

@@ -142,7 +142,7 @@ impl Upkeep {
             let has_lost = inner.drop_gone(&copied);
             let sent_to = copied.sent_to();
             let is_elsewhere = sent_to.len() > wanted
-                || sent_to.iter().any(|store| inner.targets.is_suspended(*store))
+                || sent_to.iter().any(|store| !inner.targets.takes_new(*store))
                 || inner.may_spread(copied.id, &sent_to);
             if !is_written {
                 // Asked anew, since it was written to until now.
