@@ -34,6 +34,11 @@ pub trait OtherStore: Send + Sync + Debug {
 
     /// As [`Segments::state`].
     fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError>;
+
+    /// As [`Segments::source`]. Without one of its own, whole files are not given.
+    fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        Err(SegmentError::Unreachable(id, self.name().number))
+    }
 }
 
 /// Such a store behind the port.
@@ -111,7 +116,7 @@ impl<T: OtherStore> Segments for ReadOnly<T> {
     }
 
     fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
-        Err(SegmentError::Unreachable(id, self.0.name().number))
+        self.0.source(id)
     }
 
     fn seal(&self, _id: SegmentId) -> Result<(), SegmentError> {

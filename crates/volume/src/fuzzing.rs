@@ -19,7 +19,7 @@ use margay_rows::record::multipart::{
 };
 use margay_rows::record::{
     BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
-    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Role, Summary, UploadRecord, Version,
+    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Pool, Role, Summary, UploadRecord, Version,
     VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
@@ -338,6 +338,18 @@ fn sample_copies(layout_above_first: u8) -> CopiesRecord {
     let rack_of = [(StoreNumber(0), "a".to_owned()), (StoreNumber(2), "b-1".to_owned())].into();
     let mut copies = CopiesRecord { racks: 2, suspended: vec![StoreNumber(1)], rack_of, ..copies };
     if layout_above_first > 1 {
+        let text = str::to_owned;
+        let pool = Pool {
+            name: text("cold"),
+            bucket: text("bucket"),
+            prefix: text("a/b"),
+            endpoint: text("https://s3.example"),
+            region: text("eu"),
+            folder: text("0123"),
+            is_virtual: true,
+            copies: 2,
+        };
+        copies.pools = [(StoreNumber(5), pool)].into();
         copies.role_of = [(StoreNumber(1), Role::Endpoint), (StoreNumber(9), Role::Gateway)].into();
     }
     copies

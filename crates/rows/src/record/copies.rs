@@ -1,7 +1,7 @@
 //! How many copies of each segment a volume of several servers has, where they are to be, and which stores are gone for good.
 //!
 //! Layout:     3, what layout 2 has, then varint count, then for each store with a role varint number and byte 1 (endpoint) or 2 (gateway),
-//!             ascending. While no store has a role, it is written as 2, byte copies, byte write, byte racks that a write waits for, varint count, then for each detached store varint number,
+//!             ascending, varint count, for each pool varint number and the pool, ascending. While no store has a role and there are no pools, it is written as 2, byte copies, byte write, byte racks that a write waits for, varint count, then for each detached store varint number,
 //!             ascending, the same for suspended stores, varint count, for each store with a rack varint number and text, ascending,
 //!             varint how often stores were to be looked through again, byte 1 if copies are moved until stores are evenly filled.
 //!             While a volume uses none of what came with it, it is written as 1, byte copies, byte write, and the detached stores,
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use margay_segment::StoreNumber;
 
+use super::pool::Pool;
 use super::wire::{Damaged, Reader, Writer};
 
 const LAYOUT: u8 = 3;
@@ -22,6 +23,8 @@ const FIRST_LAYOUT: u8 = 1;
 const COPIES_MAX: u8 = 8;
 /// Most stores that an operator may have detached, or suspended, or that have a rack or a role.
 const STORES_MAX: usize = 4096;
+/// Most pools that a volume ever had.
+const POOLS_MAX: usize = 64;
 const ENDPOINT: u8 = 1;
 const GATEWAY: u8 = 2;
 /// Longest name of a rack, in bytes.
@@ -65,6 +68,8 @@ pub struct CopiesRecord {
     pub rebalances: bool,
     /// Of the stores that are not for both.
     pub role_of: BTreeMap<StoreNumber, Role>,
+    /// Stores that are buckets elsewhere; those that are detached are used no more.
+    pub pools: BTreeMap<StoreNumber, Pool>,
 }
 
 impl Default for CopiesRecord {
@@ -79,6 +84,7 @@ impl Default for CopiesRecord {
             recovered: 0,
             rebalances: false,
             role_of: BTreeMap::new(),
+            pools: BTreeMap::new(),
         }
     }
 }
@@ -90,7 +96,12 @@ impl CopiesRecord {
             .iter()
             .all(|len| *len <= STORES_MAX);
         let are_numbers = (1..=self.copies).contains(&self.write) && (1..=self.write).contains(&self.racks);
-        are_numbers && self.copies <= COPIES_MAX && are_few && self.rack_of.values().all(|rack| is_rack(rack))
+        let are_pools = self.pools.len() <= POOLS_MAX && self.pools.values().all(Pool::is_valid);
+        are_pools
+            && are_numbers
+            && self.copies <= COPIES_MAX
+            && are_few
+            && self.rack_of.values().all(|rack| is_rack(rack))
     }
 
     /// The rack of a store; empty: nobody has said.
@@ -104,16 +115,25 @@ impl CopiesRecord {
         racks.len()
     }
 
-    /// Whether copies of what others write may go there.
+    /// Whether copies of what others write may be sent there.
     pub fn takes_copies(&self, store: StoreNumber) -> bool {
-        self.role_of.get(&store) != Some(&Role::Gateway)
+        self.role_of.get(&store) != Some(&Role::Gateway) && !self.is_pool(store)
+    }
+
+    pub fn is_pool(&self, store: StoreNumber) -> bool {
+        self.pools.contains_key(&store)
+    }
+
+    /// As how many copies a segment counts that these stores have.
+    pub fn count(&self, stores: impl IntoIterator<Item = StoreNumber>) -> usize {
+        stores.into_iter().map(|store| self.pools.get(&store).map_or(1, |pool| usize::from(pool.copies))).sum()
     }
 
     /// The oldest layout that has all of it.
     fn layout(&self) -> u8 {
-        let CopiesRecord { racks, suspended, rack_of, recovered, rebalances, role_of, .. } = self;
+        let CopiesRecord { racks, suspended, rack_of, recovered, rebalances, role_of, pools, .. } = self;
         let is_first = (*racks, *recovered, *rebalances) == (1, 0, false) && suspended.is_empty() && rack_of.is_empty();
-        match (role_of.is_empty(), is_first) {
+        match (role_of.is_empty() && pools.is_empty(), is_first) {
             (false, _) => LAYOUT,
             (true, false) => RACKS_LAYOUT,
             (true, true) => FIRST_LAYOUT,
@@ -145,6 +165,11 @@ impl CopiesRecord {
                 writer.varint(store.0.into());
                 writer.byte(if *role == Role::Endpoint { ENDPOINT } else { GATEWAY });
             }
+            writer.varint(self.pools.len() as u64);
+            for (store, pool) in &self.pools {
+                writer.varint(store.0.into());
+                pool.put(&mut writer);
+            }
         }
         writer.finish()
     }
@@ -172,6 +197,7 @@ impl CopiesRecord {
             };
             if layout == LAYOUT {
                 record.role_of = roles(&mut reader)?;
+                record.pools = pools(&mut reader)?;
             }
         }
         reader.end()?;
@@ -234,4 +260,17 @@ fn roles(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, Role>, Damaged
         roles.insert(store, role);
     }
     Ok(roles)
+}
+
+fn pools(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, Pool>, Damaged> {
+    let count = count(reader)?;
+    let mut pools = BTreeMap::new();
+    for _ in 0..count {
+        let (store, pool) = (StoreNumber(reader.small()?), Pool::get(reader)?);
+        if pools.last_key_value().is_some_and(|(last, _)| *last >= store) {
+            return Err(Damaged("stores do not ascend"));
+        }
+        pools.insert(store, pool);
+    }
+    Ok(pools)
 }

@@ -178,7 +178,22 @@ proptest! {
             .into_iter()
             .map(|(store, is_endpoint)| (StoreNumber(store), if is_endpoint { Role::Endpoint } else { Role::Gateway }))
             .collect();
-        for record in [first, record] {
+        let pool = |name: &String| Pool {
+            name: name.clone(),
+            bucket: "bucket".to_owned(),
+            prefix: String::new(),
+            endpoint: "http://h".to_owned(),
+            region: "r".to_owned(),
+            folder: name.clone(),
+            is_virtual: rebalances,
+            copies,
+        };
+        let pools: BTreeMap<StoreNumber, Pool> =
+            record.rack_of.iter().map(|(store, rack)| (*store, pool(rack))).collect();
+        prop_assert_eq!(record.count(pools.keys().copied()), pools.len());
+        let with_pools = CopiesRecord { pools: pools.clone(), ..record.clone() };
+        prop_assert_eq!(with_pools.count(pools.keys().copied()), pools.len() * usize::from(copies));
+        for record in [first, record, with_pools] {
             let record = CopiesRecord { role_of: role_of.clone(), ..record };
             prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record));
         }
