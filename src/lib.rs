@@ -25,6 +25,7 @@ pub mod logging;
 pub mod mounts;
 pub mod open_files;
 pub mod places;
+pub mod pools;
 pub mod probe;
 pub mod progress;
 mod ready;

@@ -259,11 +259,7 @@ impl Settings {
             text("metadata_schema").unwrap_or_default(),
             (text("store_address").unwrap_or_default(), text("rack").unwrap_or_default(), role(text("role"))),
         )?;
-        if shared.as_ref().is_some_and(|shared| shared.role == Some(Role::Endpoint)) && !names("mounts").is_empty() {
-            return Err(
-                "an endpoint mounts nothing: leave out --mount and the setting mounts, or --endpoint-only".to_owned()
-            );
-        }
+        expect_no_mounts(shared.as_ref(), &names("mounts"))?;
         let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
             disks,
@@ -309,6 +305,14 @@ impl Settings {
 /// The SQL dialect of S3 Select; the table allows these two.
 fn dialect(name: Option<String>) -> margay_s3::Dialect {
     if name.as_deref() == Some("ceph") { margay_s3::Dialect::Ceph } else { margay_s3::Dialect::Aws }
+}
+
+/// An endpoint has no clients.
+fn expect_no_mounts(shared: Option<&SharedSettings>, mounts: &[String]) -> Result<(), String> {
+    if mounts.is_empty() || shared.is_none_or(|shared| shared.role != Some(Role::Endpoint)) {
+        return Ok(());
+    }
+    Err("an endpoint mounts nothing: leave out --mount and the setting mounts, or --endpoint-only".to_owned())
 }
 
 /// Other directories, which only a volume on one machine has.

@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use crate::datadir::DataDir;
 use crate::disks;
 use crate::exit::Failure;
+use crate::pools::OwnKeys;
 use crate::progress::Progress;
 use crate::rows::Rows;
 use crate::settings::StorageLimits;
@@ -157,7 +158,8 @@ impl Storage {
             )));
         }
         let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
-        let peers = HttpPeers::start(rows.engine(), key.clone()).map_err(|error| fail(&error))?;
+        let buckets = Arc::new(OwnKeys::of_process(&dir.env));
+        let peers = HttpPeers::start(rows.engine(), key.clone(), Some(buckets)).map_err(|error| fail(&error))?;
         let segments = open_segments(&dir, limits)?;
         check_known(&dir, &*rows.engine(), &segments)?;
         let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
@@ -440,6 +442,7 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
         "Segments copied again because a copy was missing.",
         copies.repaired_segments,
     );
+    out.value("margay_copies_pooled_total", counter, "Segments put into pools.", copies.pooled_segments);
     out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
     out.value("margay_copies_trimmed_total", counter, "Copies removed that were one too many.", copies.trimmed_copies);
     out.value(

@@ -3,6 +3,7 @@
 //! Why:        the numbers are rows, so that all servers have the same ones, at once; the command needs the database only.
 //! Not here:   making copies (margay-cluster), servers that are stopped for a while (node).
 
+mod pool;
 mod status;
 
 use margay_env::Env;
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
   margay cluster set --racks 2 --metadata postgres://margay@db/margay
+  margay cluster pool add cold --url s3://margay-pool/prod --endpoint https://s3.example --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
   margay cluster adopt --data /srv/margay --metadata postgres://margay@db/margay
 
@@ -77,6 +79,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Buckets of other S3 stores that have copies of what is written no more
+    Pool(pool::Args),
     /// A store never comes back: make the copies that it had elsewhere
     Detach {
         /// Its number, as `margay cluster status` shows it
@@ -104,6 +108,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Status { json } => status::show(&engine, *json),
         Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write, racks } => set(&engine, (*copies, *write, *racks)),
+        Command::Pool(args) => pool::run(&engine, args),
         Command::Adopt { .. } => Ok(()),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
     }

@@ -26,7 +26,11 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ),
     ("margay-metrics", &[], &[]),
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
-    ("margay-cluster", &["margay-listener", "margay-meta", "margay-segment", "margay-volume"], &["margay-env"]),
+    (
+        "margay-cluster",
+        &["margay-client", "margay-env", "margay-listener", "margay-meta", "margay-segment", "margay-volume"],
+        &[],
+    ),
     (
         "margay-accounts",
         &["margay-client", "margay-env", "margay-iam", "margay-s3", "margay-volume"],

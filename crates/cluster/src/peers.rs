@@ -31,6 +31,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::hedge::first_good;
 use crate::key::ClusterKey;
+use crate::pools::{PoolBuckets, PoolStore, Pools};
 use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
     REFUSED, SIGNATURE, What, decode_state,
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     /// When it did not answer, unless it has since.
     doubted: Mutex<HashMap<StoreNumber, Instant>>,
     places: Mutex<HashMap<StoreNumber, Arc<Place>>>,
+    pub(crate) pools: Arc<Pools>,
     /// Taken at the end, which does not wait for answers.
     runtime: Option<Runtime>,
 }
@@ -102,8 +104,12 @@ impl Debug for Place {
 }
 
 impl HttpPeers {
-    /// `engine`: the rows of the volume, which say where stores are.
-    pub fn start(engine: Arc<dyn Engine>, key: ClusterKey) -> io::Result<HttpPeers> {
+    /// `engine`: the rows of the volume, which say where stores are. `buckets` opens pools.
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        key: ClusterKey,
+        buckets: Option<Arc<dyn PoolBuckets>>,
+    ) -> io::Result<HttpPeers> {
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("peers").enable_all().build()?;
         Ok(HttpPeers(Arc::new(Shared {
             engine,
@@ -111,6 +117,7 @@ impl HttpPeers {
             told: Mutex::default(),
             doubted: Mutex::default(),
             places: Mutex::default(),
+            pools: Arc::new(Pools::new(buckets, runtime.handle().clone())),
             runtime: Some(runtime),
         })))
     }
@@ -119,6 +126,9 @@ impl HttpPeers {
 impl Peers for HttpPeers {
     /// Whether it is reached shows when it is asked: nothing waits here.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        if self.0.pools.is_pool(number) {
+            return Some(Arc::new(ReadOnly(PoolStore::new(&self.0.pools, number))));
+        }
         Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
     }
 
@@ -150,8 +160,9 @@ impl Peers for HttpPeers {
         )
     }
 
+    /// A pool is asked after all servers.
     fn is_doubted(&self, number: StoreNumber) -> bool {
-        self.0.doubted.lock().get(&number).is_some_and(|at| at.elapsed() < DOUBTED_FOR)
+        self.0.pools.is_pool(number) || self.0.doubted.lock().get(&number).is_some_and(|at| at.elapsed() < DOUBTED_FOR)
     }
 }
 

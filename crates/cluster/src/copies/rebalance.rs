@@ -38,8 +38,10 @@ pub(super) fn moves(inner: &Inner) -> Result<Vec<(SegmentId, StoreNumber)>, Erro
         if inner.own.is_written(info.id) || info.id.made_by() != inner.own_number() || !settled(info.id) {
             continue;
         }
-        let have: Vec<StoreNumber> = inner.stores.lock().get(&info.id).into_iter().flatten().copied().collect();
-        if have.len() + 1 == usize::from(numbers.copies) && have.iter().all(|store| inner.targets.is_usable(*store)) {
+        let mut have: Vec<StoreNumber> = inner.stores.lock().get(&info.id).into_iter().flatten().copied().collect();
+        let count = numbers.count(have.iter().copied()) + 1;
+        have.retain(|store| !numbers.is_pool(*store));
+        if count == usize::from(numbers.copies) && have.iter().all(|store| inner.targets.is_usable(*store)) {
             movable.push(Movable { id: info.id, len: info.len, have });
         }
     }

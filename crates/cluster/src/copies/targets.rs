@@ -39,8 +39,9 @@ struct State {
 }
 
 impl State {
+    /// A pool counts as open, and may be silent all the same.
     fn is_open(&self, store: StoreNumber) -> bool {
-        self.live.contains_key(&store) && !self.numbers.detached.contains(&store)
+        (self.live.contains_key(&store) || self.numbers.is_pool(store)) && !self.numbers.detached.contains(&store)
     }
 
     /// Whether it may get copies (T3).
@@ -62,6 +63,7 @@ impl Targets {
         let known = known_stores(&*inner.peers.engine)?;
         let others = known.into_iter().filter(|known| known.number != own && known.address.is_some());
         let live: HashMap<StoreNumber, u64> = others.map(|known| (known.number, known.generation)).collect();
+        inner.peers.pools.set(&numbers.pools);
         if numbers.copies > 1 && self.numbers().copies < 2 {
             seal_packs(inner);
         }
@@ -86,7 +88,7 @@ impl Targets {
         let state = self.0.lock();
         let last = state.seen.get(&store).copied().or(state.began);
         let is_suspended = state.numbers.suspended.contains(&store);
-        !is_suspended && last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
+        !is_suspended && !state.numbers.is_pool(store) && last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
     }
 
     pub(super) fn is_usable(&self, store: StoreNumber) -> bool {
@@ -150,6 +152,12 @@ impl Targets {
 
     pub(super) fn filled(&self, fill: HashMap<StoreNumber, u64>) {
         self.0.lock().fill = fill;
+    }
+
+    /// Whether no other server with a lower number runs that is part of the volume.
+    pub(super) fn is_lowest_of_live(&self, own: StoreNumber) -> bool {
+        let state = self.0.lock();
+        state.live.keys().all(|store| *store > own || !state.is_open(*store))
     }
 
     pub(super) fn failed(&self, store: StoreNumber) {

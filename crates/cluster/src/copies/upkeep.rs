@@ -18,10 +18,11 @@ use margay_volume::{CopiesRecord, Error, read_segment, visit_segments_made_by};
 use tokio::time::Instant;
 
 use super::orphaned::Orphaned;
+use super::pooled::Pooled;
 use super::repair::Repairs;
 use super::segment::Copied;
 use super::trim::Trims;
-use super::{Inner, send};
+use super::{Inner, elsewhere, send};
 use crate::peers::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,6 +46,7 @@ pub(super) struct Upkeep {
     found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
     repairs: Repairs,
     trims: Trims,
+    pooled: Pooled,
     /// How often a store had been opened when it was asked what it has, and the segments that it is to be asked for still.
     asked: HashMap<StoreNumber, (u64, Vec<SegmentId>)>,
     /// Copies that no row names, how often they had been written to, and since when.
@@ -72,6 +74,7 @@ impl Upkeep {
             found_for: Default::default(),
             repairs: Repairs::default(),
             trims: Trims::default(),
+            pooled: Pooled::default(),
             asked: HashMap::new(),
             unnamed: HashMap::new(),
         };
@@ -114,6 +117,7 @@ impl Upkeep {
         }
         self.repairs.begin(&self.inner);
         self.trims.go_on(&self.inner)?;
+        self.pooled.go_on(&self.inner, now)?;
         if is_due(self.orphaned_at, ORPHANED_EVERY) {
             self.orphaned_at = Some(now);
             self.orphaned.look(&self.inner, now)?;
@@ -128,7 +132,6 @@ impl Upkeep {
     /// Segments that are written no more and have all of their copies need nothing any more; the others get them.
     fn settle(&self) {
         let inner = &self.inner;
-        let wanted = usize::from(inner.targets.numbers().copies) - 1;
         let segments: Vec<Arc<Copied>> = inner.segments.lock().values().cloned().collect();
         for copied in segments {
             let Ok(info) = inner.own.listed(copied.id) else {
@@ -138,6 +141,7 @@ impl Upkeep {
             if copied.is_unread() {
                 continue;
             }
+            let wanted = elsewhere::wanted(inner, copied.id);
             let is_written = inner.own.is_written(copied.id);
             let has_lost = inner.drop_gone(&copied);
             let sent_to = copied.sent_to();
