@@ -39,6 +39,7 @@ use crate::mounts::options::MountChoice;
 use crate::places;
 use crate::recover;
 use crate::server::Server;
+use crate::wiring::Storage;
 use crate::works::Work;
 
 /// Maximum size of a command's body, in bytes.
@@ -63,7 +64,7 @@ impl Handler for Control {
                     let listed = buckets::list(&server.storage.volume).await;
                     return done(listed.map_err(|error| error.to_string()));
                 }
-                (&Method::POST, "/backup") => return done(backup(&server, request).await),
+                (&Method::POST, "/backup") => return done(backup(&server.storage, request).await),
                 (&Method::POST, "/dump") => {
                     return match wish(request).await {
                         Ok(wish) => dump::answer(&server.storage, DumpWish::from_json(&wish)),
@@ -72,8 +73,8 @@ impl Handler for Control {
                 }
                 (&Method::POST, "/disk") => return done(disk(&server, request).await),
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
-                (&Method::POST, "/fsck") => return done(fsck_of(&server, request).await),
-                (&Method::POST, "/where") => return done(places_of(&server, request).await),
+                (&Method::POST, "/fsck") => return done(fsck_of(&server.storage, request).await),
+                (&Method::POST, "/where") => return done(places_of(&server.storage, request).await),
                 (&Method::POST, "/recover") => return done(recover_object(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
@@ -134,24 +135,24 @@ async fn disk(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Val
     tokio::task::spawn_blocking(change).await.map_err(|error| format!("it broke off: {error}"))?
 }
 
-async fn backup(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+pub(crate) async fn backup(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
     let wish = BackupWish::from_json(&wish(request).await?)?;
-    backup::make_of_running(Arc::clone(&server.storage), wish).await
+    backup::make_of_running(Arc::clone(storage), wish).await
 }
 
 /// A check while requests go on.
-async fn fsck_of(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+pub(crate) async fn fsck_of(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
     let shown_max = wish(request).await?["show"].as_u64().unwrap_or_default();
-    let (storage, shown_max) = (Arc::clone(&server.storage), usize::try_from(shown_max).unwrap_or(usize::MAX));
+    let (storage, shown_max) = (Arc::clone(storage), usize::try_from(shown_max).unwrap_or(usize::MAX));
     let checked = tokio::task::spawn_blocking(move || fsck::check(&storage, shown_max));
     checked.await.map_err(|error| format!("it broke off: {error}"))?
 }
 
 /// Where the bytes of an object are.
-async fn places_of(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+pub(crate) async fn places_of(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
     let wish = wish(request).await?;
     let text = |name: &str| wish[name].as_str().map(str::to_owned).ok_or_else(|| format!("the request lacks {name}"));
-    let (bucket, name, engine) = (text("bucket")?, text("key")?, server.storage.rows.engine());
+    let (bucket, name, engine) = (text("bucket")?, text("key")?, storage.rows.engine());
     let found = tokio::task::spawn_blocking(move || {
         places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))
     });

@@ -35,7 +35,7 @@ fn show(segment: &ObjectSegment, copies: &CopiesRecord, known: Option<&[KnownSto
         (None, None) => vec![segment.id.made_by()],
         (None, Some(_)) => Vec::new(),
     };
-    let left = holders.iter().filter(|store| !copies.detached.contains(store)).count();
+    let left = copies.count(holders.iter().copied().filter(|store| !copies.detached.contains(store)));
     let kind = record.map_or(Kind::Log, |record| record.kind);
     let stores: Vec<Value> = holders.iter().map(|store| show_store(*store, copies, known)).collect();
     json!({
@@ -54,8 +54,10 @@ fn show_store(store: StoreNumber, copies: &CopiesRecord, known: Option<&[KnownSt
     let address = known.and_then(|known| known.address.clone());
     let state = match (copies.detached.contains(&store), &address) {
         (true, _) => "detached",
+        _ if copies.is_pool(store) => "pool",
         (false, Some(_)) => "running",
         (false, None) => "not running",
     };
+    let address = address.or_else(|| copies.pools.get(&store).map(|pool| format!("s3://{}", pool.bucket)));
     json!({ "store": store.0, "state": state, "address": address, "host": known.map(|known| known.host.clone()) })
 }

@@ -81,57 +81,17 @@ impl Server {
 
     pub fn metrics(&self) -> String {
         let mut out = Exposition::default();
-        out.family("margay_build_info", Kind::Gauge, "Always 1; the label is the version.");
-        out.sample("margay_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-        out.value(
-            "margay_healthy",
-            Kind::Gauge,
-            "1 while everything can be read and written.",
-            u8::from(self.health().is_ok()),
-        );
-        out.value("margay_uptime_seconds", Kind::Gauge, "Since the server began.", self.uptime().as_secs());
+        write_head(self.health().is_ok(), self.uptime(), &mut out);
         self.requests.write(&mut out);
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
-        self.write_reclaim_metrics(&mut out);
+        write_reclaim(&self.reclaimer, &self.storage, &mut out);
         self.expiry.write_metrics(&mut out);
         self.notifier.write_metrics(&mut out);
         self.access_log.write_metrics(&mut out);
         self.mounts.write_metrics(&mut out);
         write_memory(&self.env, &mut out);
         out.finish()
-    }
-
-    fn write_reclaim_metrics(&self, out: &mut Exposition) {
-        let passes = self.reclaimer.passes();
-        let total = passes.total;
-        for (name, help, value) in [
-            ("margay_reclaim_passes_total", "Passes that looked for dead space.", passes.count),
-            ("margay_reclaim_failed_total", "Passes that failed.", passes.failed),
-            ("margay_reclaim_removed_segments_total", "Segment files removed.", total.removed_segments),
-            ("margay_reclaim_removed_bytes_total", "Bytes of the device that they occupied.", total.removed_bytes),
-            ("margay_reclaim_moved_bytes_total", "Live bytes moved to free their segment.", total.moved_bytes),
-            ("margay_reclaim_punched_bytes_total", "Bytes given back inside segments.", total.punched_bytes),
-            ("margay_reclaim_damaged_runs_total", "Runs that could not be read.", total.damaged_runs),
-            ("margay_quarantine_entered_total", "Segments set aside as dead.", total.set_aside_segments),
-            (
-                "margay_quarantine_disputed_total",
-                "Segments that counters called dead and rows or readers still named: any is a wrong counter.",
-                self.storage.segments.taken_back(),
-            ),
-        ] {
-            out.value(name, Kind::Counter, help, value);
-        }
-        let held = self.storage.segments.quarantined();
-        out.value("margay_quarantine_segments", Kind::Gauge, "Segments in quarantine.", held.len() as u64);
-        let bytes: u64 = held.iter().map(|held| held.used_bytes).sum();
-        out.value("margay_quarantine_bytes", Kind::Gauge, "Bytes of the device that they occupy.", bytes);
-        if let Some(check) = self.reclaimer.last_check() {
-            let findings = check.report.findings.values().sum::<u64>();
-            out.value("margay_check_findings", Kind::Gauge, "What the last check found wrong.", findings);
-            let at = check.at.seconds().max(0) as u64;
-            out.value("margay_check_timestamp_seconds", Kind::Gauge, "When the last check ended.", at);
-        }
     }
 
     /// The content of `margay status`.
@@ -160,6 +120,47 @@ impl Server {
 
     fn uptime(&self) -> Duration {
         self.env.clock.monotonic().saturating_sub(self.begun)
+    }
+}
+
+/// Which program this is, whether it works, and for how long.
+pub(crate) fn write_head(is_healthy: bool, uptime: Duration, out: &mut Exposition) {
+    out.family("margay_build_info", Kind::Gauge, "Always 1; the label is the version.");
+    out.sample("margay_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    out.value("margay_healthy", Kind::Gauge, "1 while everything can be read and written.", u8::from(is_healthy));
+    out.value("margay_uptime_seconds", Kind::Gauge, "Since the server began.", uptime.as_secs());
+}
+
+/// What reclaim and checks of a store have done.
+pub(crate) fn write_reclaim(reclaimer: &Reclaimer, storage: &Storage, out: &mut Exposition) {
+    let passes = reclaimer.passes();
+    let total = passes.total;
+    for (name, help, value) in [
+        ("margay_reclaim_passes_total", "Passes that looked for dead space.", passes.count),
+        ("margay_reclaim_failed_total", "Passes that failed.", passes.failed),
+        ("margay_reclaim_removed_segments_total", "Segment files removed.", total.removed_segments),
+        ("margay_reclaim_removed_bytes_total", "Bytes of the device that they occupied.", total.removed_bytes),
+        ("margay_reclaim_moved_bytes_total", "Live bytes moved to free their segment.", total.moved_bytes),
+        ("margay_reclaim_punched_bytes_total", "Bytes given back inside segments.", total.punched_bytes),
+        ("margay_reclaim_damaged_runs_total", "Runs that could not be read.", total.damaged_runs),
+        ("margay_quarantine_entered_total", "Segments set aside as dead.", total.set_aside_segments),
+        (
+            "margay_quarantine_disputed_total",
+            "Segments that counters called dead and rows or readers still named: any is a wrong counter.",
+            storage.segments.taken_back(),
+        ),
+    ] {
+        out.value(name, Kind::Counter, help, value);
+    }
+    let held = storage.segments.quarantined();
+    out.value("margay_quarantine_segments", Kind::Gauge, "Segments in quarantine.", held.len() as u64);
+    let bytes: u64 = held.iter().map(|held| held.used_bytes).sum();
+    out.value("margay_quarantine_bytes", Kind::Gauge, "Bytes of the device that they occupy.", bytes);
+    if let Some(check) = reclaimer.last_check() {
+        let findings = check.report.findings.values().sum::<u64>();
+        out.value("margay_check_findings", Kind::Gauge, "What the last check found wrong.", findings);
+        let at = check.at.seconds().max(0) as u64;
+        out.value("margay_check_timestamp_seconds", Kind::Gauge, "When the last check ended.", at);
     }
 }
 

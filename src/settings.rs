@@ -23,6 +23,7 @@ use margay_jobs::notify::Target;
 use margay_jobs::reclaimer::ReclaimLimits;
 use margay_listener::ConnectionLimits;
 use margay_postgres::PostgresOptions;
+use margay_volume::Role;
 
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
@@ -152,15 +153,32 @@ pub struct SharedSettings {
     pub tls: StoreTls,
     /// Where the server stands; empty: nobody says.
     pub rack: String,
+    /// `None`: it has clients, and copies of what others write.
+    pub role: Option<Role>,
+}
+
+/// What the setting says; the table allows these three.
+fn role(name: Option<String>) -> Option<Role> {
+    match name.as_deref() {
+        Some("endpoint") => Some(Role::Endpoint),
+        Some("gateway") => Some(Role::Gateway),
+        _ => None,
+    }
 }
 
 impl SharedSettings {
-    fn build(
-        metadata: String,
-        schema: String,
-        (store_address, tls, rack): (String, StoreTls, String),
-    ) -> Result<Option<SharedSettings>, String> {
+    /// `text`: what a setting says.
+    fn build(text: &dyn Fn(&str) -> Option<String>) -> Result<Option<SharedSettings>, String> {
+        let metadata = text("metadata").unwrap_or_default();
+        let (tls, role) = (store_tls(text("store_tls").as_deref()), role(text("role")));
         if metadata == "embedded" {
+            if let Some(role) = role {
+                return Err(format!(
+                    "role is {0}, and a server of its own is no {0}: the servers of a shared volume may be one, and need --metadata \
+                     postgres://USER@HOST/DATABASE",
+                    role.name()
+                ));
+            }
             return Ok(None);
         }
         if !["postgres://", "postgresql://"].iter().any(|scheme| metadata.starts_with(scheme)) {
@@ -168,13 +186,16 @@ impl SharedSettings {
                 "metadata is {metadata:?}, and must be embedded or postgres://USER@HOST,HOST/DATABASE"
             ));
         }
+        let rack = text("rack").unwrap_or_default();
         if !rack.is_empty() && !margay_volume::is_rack(&rack) {
             return Err(format!("rack is {rack:?}, and must be a name of up to 64 bytes without spaces"));
         }
         let password = std::env::var("PGPASSWORD").ok().map(margay_postgres::Password);
         let (lanes, readers) = (PostgresOptions::LANES, PostgresOptions::READERS);
+        let schema = text("metadata_schema").unwrap_or_default();
         let postgres = PostgresOptions { config: metadata, password, schema, lanes, readers };
-        Ok(Some(SharedSettings { postgres, store_address, tls, rack }))
+        let store_address = text("store_address").unwrap_or_default();
+        Ok(Some(SharedSettings { postgres, store_address, tls, rack, role }))
     }
 }
 
@@ -238,15 +259,8 @@ impl Settings {
             rate_max: number("lifecycle.rate_max"),
             clock_wait: seconds("lifecycle.clock_wait_seconds"),
         };
-        let shared = SharedSettings::build(
-            text("metadata").unwrap_or_default(),
-            text("metadata_schema").unwrap_or_default(),
-            (
-                text("store_address").unwrap_or_default(),
-                store_tls(text("store_tls").as_deref()),
-                text("rack").unwrap_or_default(),
-            ),
-        )?;
+        let shared = SharedSettings::build(&text)?;
+        expect_no_mounts(shared.as_ref(), &names("mounts"))?;
         let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
             disks,
@@ -301,6 +315,14 @@ fn store_tls(name: Option<&str>) -> StoreTls {
 /// The SQL dialect of S3 Select; the table allows these two.
 fn dialect(name: Option<String>) -> margay_s3::Dialect {
     if name.as_deref() == Some("ceph") { margay_s3::Dialect::Ceph } else { margay_s3::Dialect::Aws }
+}
+
+/// An endpoint has no clients.
+fn expect_no_mounts(shared: Option<&SharedSettings>, mounts: &[String]) -> Result<(), String> {
+    if mounts.is_empty() || shared.is_none_or(|shared| shared.role != Some(Role::Endpoint)) {
+        return Ok(());
+    }
+    Err("an endpoint mounts nothing: leave out --mount and the setting mounts, or --endpoint-only".to_owned())
 }
 
 /// Other directories, which only a volume on one machine has.

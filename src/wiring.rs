@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use crate::datadir::DataDir;
 use crate::disks;
 use crate::exit::Failure;
+use crate::pools::OwnKeys;
 use crate::progress::Progress;
 use crate::rows::Rows;
 use crate::settings::StorageLimits;
@@ -54,6 +55,16 @@ pub struct Storage {
     dir: DataDir,
 }
 
+/// What a store of a shared volume is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Clients,
+    /// It keeps copies, and reads no content.
+    Endpoint,
+    /// A command that reads no content.
+    Command,
+}
+
 /// Runs blocking disk work on the runtime's blocking threads.
 #[derive(Debug)]
 struct RuntimeThreads(tokio::runtime::Handle);
@@ -73,7 +84,7 @@ impl Storage {
 
     /// As `open`, without any keys: for commands that read no content, and that work also when the keys are lost.
     pub fn open_at_rest(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
-        Storage::open_with(dir, limits, |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }))
+        Storage::open_with(dir, limits, |_, _| Ok(without_keys()))
     }
 
     /// Opens the cache of a far bucket; the second one sends and fetches once it is told to begin. Must be called inside a
@@ -83,7 +94,7 @@ impl Storage {
         let storage = Storage::open_below(
             dir,
             limits,
-            |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }),
+            |_, _| Ok(without_keys()),
             |env, engine, options| {
                 let far = Arc::new(Far::open(env.clone(), engine, far)?);
                 (options.peers, options.local_before_write) = (Some(far.peers()), true);
@@ -111,16 +122,44 @@ impl Storage {
     pub fn open_shared(
         dir: DataDir,
         limits: &StorageLimits,
+        shared: (&PostgresOptions, StoreTls),
+        address: String,
+    ) -> Result<(Storage, ClusterKey), Failure> {
+        Storage::open_store(dir, limits, shared, address, Purpose::Clients)
+    }
+
+    /// As `open_shared`, without keys that encrypt content; refused while the volume has no server with clients, whose key the others
+    /// need. Must be called inside a tokio runtime.
+    pub fn open_endpoint(
+        dir: DataDir,
+        limits: &StorageLimits,
+        shared: (&PostgresOptions, StoreTls),
+        address: String,
+    ) -> Result<(Storage, ClusterKey), Failure> {
+        Storage::open_store(dir, limits, shared, address, Purpose::Endpoint)
+    }
+
+    fn open_store(
+        dir: DataDir,
+        limits: &StorageLimits,
         (postgres, tls): (&PostgresOptions, StoreTls),
         address: String,
+        purpose: Purpose,
     ) -> Result<(Storage, ClusterKey), Failure> {
         let engine = PostgresEngine::open(postgres);
         let engine = engine.map_err(|error| Failure::failed(format!("{}: {error}", postgres.config)))?;
         let rows = Rows::Postgres(Arc::new(engine));
         let fail = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
         let known = stored_key_fingerprints(&*rows.engine(), KeyFile::Identity).map_err(|error| fail(&error))?;
+        if purpose == Purpose::Endpoint && known.fingerprints.is_none() {
+            return Err(Failure::failed(format!(
+                "this volume has no server with clients yet: start one without --endpoint-only first, and copy its identity-key to {}",
+                dir.path.display()
+            )));
+        }
         let key = ClusterKey::derive(&SealKey::secret(&dir.env, &dir.path, &known)?);
-        let peers = HttpPeers::start(rows.engine(), key.clone(), tls).map_err(|error| fail(&error))?;
+        let buckets = Arc::new(OwnKeys::of_process(&dir.env));
+        let peers = HttpPeers::start(rows.engine(), key.clone(), tls, Some(buckets)).map_err(|error| fail(&error))?;
         let segments = open_segments(&dir, limits)?;
         check_known(&dir, &*rows.engine(), &segments)?;
         let copies = HttpCopies::start(&peers, Arc::clone(&segments)).map_err(|error| fail(&error))?;
@@ -130,7 +169,10 @@ impl Storage {
             dir,
             limits,
             (segments, rows),
-            |dir, known| Ok(encryption_keys::load(&dir.env, &dir.path, known)?),
+            |dir, known| match purpose {
+                Purpose::Clients => Ok(encryption_keys::load(&dir.env, &dir.path, known)?),
+                Purpose::Endpoint | Purpose::Command => Ok(without_keys()),
+            },
             |_, engine, options| {
                 options.peers = Some(Arc::new(peers));
                 options.copies = Some(made);
@@ -242,7 +284,7 @@ impl Storage {
         limits: &StorageLimits,
         shared: (&PostgresOptions, StoreTls),
     ) -> Result<Storage, Failure> {
-        let (storage, _) = Storage::open_shared(dir, limits, shared, String::new())?;
+        let (storage, _) = Storage::open_store(dir, limits, shared, String::new(), Purpose::Command)?;
         let keeper = SessionKeeper::start(&storage.env, &storage.volume);
         let keeper =
             keeper.map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
@@ -320,6 +362,10 @@ impl Storage {
         }
         status
     }
+}
+
+fn without_keys() -> CheckedKeys<MasterKeys> {
+    CheckedKeys { keys: MasterKeys::default(), keep: None }
 }
 
 fn open_segments(dir: &DataDir, limits: &StorageLimits) -> Result<Arc<Store>, Failure> {
@@ -401,6 +447,7 @@ fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
         "Segments copied again because a copy was missing.",
         copies.repaired_segments,
     );
+    out.value("margay_copies_pooled_total", counter, "Segments put into pools.", copies.pooled_segments);
     out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
     out.value("margay_copies_trimmed_total", counter, "Copies removed that were one too many.", copies.trimmed_copies);
     out.value(

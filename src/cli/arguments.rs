@@ -63,6 +63,12 @@ pub(crate) struct ServerArgs {
     /// The rack in which this server stands: copies of a shared volume go to different racks
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
+    /// Keep copies for the other servers of a shared volume, and open no S3 door and no mount
+    #[arg(long, conflicts_with = "gateway_only")]
+    endpoint_only: bool,
+    /// Keep only what this server writes itself, and no copies of what others write
+    #[arg(long)]
+    gateway_only: bool,
     /// The region that clients are told [default: us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
@@ -169,6 +175,9 @@ impl ServerArgs {
             .into_iter()
             .filter_map(|(name, value)| value.as_ref().map(|value| (name.to_owned(), value.clone())))
             .collect();
+        let roles = [(self.endpoint_only, "endpoint"), (self.gateway_only, "gateway")];
+        let roles = roles.into_iter().filter(|(is_given, _)| *is_given);
+        flags.extend(roles.map(|(_, role)| ("role".to_owned(), role.to_owned())));
         flags.extend(self.disk.iter().map(|path| ("disks".to_owned(), path.clone())));
         flags.extend(self.domain.iter().map(|name| ("domain".to_owned(), name.clone())));
         flags.extend(self.mount.iter().map(|wish| ("mounts".to_owned(), wish.clone())));

@@ -6,6 +6,7 @@
 mod failover;
 mod init;
 mod patroni;
+mod pool;
 mod status;
 mod upgrade;
 
@@ -16,7 +17,7 @@ use margay_segment::StoreNumber;
 use margay_volume::{CopiesRecord, KnownStore, change_copies, known_stores, read_copies};
 use serde_json::{Value, json};
 
-pub(super) use self::status::{Found, find, show_stores, state_of};
+pub(super) use self::status::{Found, find, role_of, show_stores, state_of};
 use super::adopt;
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   margay cluster check --metadata postgres://margay@db/margay
   margay cluster set --copies 3 --write 2 --metadata postgres://margay@db/margay
   margay cluster set --racks 2 --metadata postgres://margay@db/margay
+  margay cluster pool add cold --url s3://margay-pool/prod --endpoint https://s3.example --metadata postgres://margay@db/margay
   margay cluster detach 2 --metadata postgres://margay@db/margay
   margay cluster adopt --data /srv/margay --metadata postgres://margay@db/margay
 
@@ -88,6 +90,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Buckets of other S3 stores that have copies of what is written no more
+    Pool(pool::Args),
     /// A store never comes back: make the copies that it had elsewhere
     Detach {
         /// Its number, as `margay cluster status` shows it
@@ -121,6 +125,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Check { json } => check(&engine, *json),
         Command::Set { copies, write, racks } => set(&engine, (*copies, *write, *racks)),
         Command::Upgrade(upgrade) => upgrade::run(upgrade, &engine),
+        Command::Pool(args) => pool::run(&engine, args),
         Command::Adopt { .. } | Command::Init(_) | Command::Failover(_) => Ok(()),
         Command::Detach { store, lose, undo } => detach(&engine, StoreNumber(*store), *lose, *undo),
     }
@@ -208,11 +213,11 @@ fn set(engine: &dyn Engine, (copies, write, racks): (Option<u8>, Option<u8>, Opt
     });
     let now = now.map_err(fail)?;
     println!("{}", status::numbers(&now));
-    let running: Vec<_> = stores.iter().filter(|store| status::state_of(store, &now) == "running").collect();
+    let running = status::places(&stores, &now);
     if running.len() < usize::from(now.copies) {
         println!("only {} servers are running: start more, or there are fewer copies", running.len());
     }
-    let racks = now.racks_of(running.iter().map(|store| store.number));
+    let racks = now.racks_of(running.iter().copied());
     if running.len() < usize::from(now.write) {
         println!("writes are refused until {} servers are running", now.write);
     } else if racks < usize::from(now.racks) {

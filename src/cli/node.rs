@@ -12,7 +12,7 @@ use margay_volume::{KnownStore, change_copies, known_stores, read_copies};
 use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
-use super::cluster::{self, Found, fail, find, put, state_of};
+use super::cluster::{self, Found, fail, find, put, role_of, state_of};
 use crate::exit::Failure;
 
 const EXAMPLES: &str = "Examples:
@@ -123,7 +123,8 @@ fn list(engine: &dyn Engine, as_json: bool) -> Result<(), Failure> {
             .stores
             .iter()
             .map(|store| {
-                json!({"store": store.number.0, "state": state_of(store, &found.copies), "host": store.host,
+                json!({"store": store.number.0, "state": state_of(store, &found.copies),
+                    "role": role_of(store.number, &found.copies), "host": store.host,
                     "address": store.address, "rack": found.copies.rack_of.get(&store.number)})
             })
             .collect();
@@ -157,7 +158,7 @@ fn suspend(engine: &dyn Engine, store: StoreNumber, is_stop: bool) -> Result<(),
     println!(
         "store {number} is suspended: its server may be stopped; `margay node resume {number}` when it is there again"
     );
-    let (alone, running) = (after.segments.of(store).alone, after.running().len());
+    let (alone, running) = (after.segments.of(store).alone, after.places().len());
     if alone > 0 {
         println!("{alone} segments are nowhere else, and cannot be read while it is stopped");
     }

@@ -4,6 +4,8 @@
 //!             V2 on the first SIGTERM or SIGINT no new request begins, running ones get the drain time, then the
 //!                storage is checkpointed. On the second signal the process ends at once, which loses nothing durable.
 
+mod endpoint;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +15,7 @@ use std::time::Duration;
 use margay_accounts::identities::Identities;
 use margay_accounts::provider_keys::ProviderKeys;
 use margay_accounts::root_keys::{self, RootKeys};
-use margay_cluster::{StorePort, store_port_tls};
+use margay_cluster::{ClusterKey, StorePort, store_port_tls};
 use margay_env::Env;
 use margay_env::files;
 use margay_jobs::access_log::AccessLog;
@@ -26,7 +28,7 @@ use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
 use margay_s3::sts::{KeySet, KeySource, Provider};
-use margay_volume::{CopiesRecord, Volume, change_copies, read_copies};
+use margay_volume::{CopiesRecord, Role, Volume, change_copies, read_copies};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -46,7 +48,7 @@ use crate::ready;
 use crate::screen::{self, Screen};
 use crate::server::Server;
 use crate::settings::resolve::stray_variables;
-use crate::settings::{Oidc, OidcKeys, Settings};
+use crate::settings::{Oidc, OidcKeys, Settings, SharedSettings};
 use crate::wiring::Storage;
 
 const EXAMPLES: &str = "Examples:
@@ -57,8 +59,10 @@ const EXAMPLES: &str = "Examples:
   margay serve --upstream s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos --mount /mnt/photos
   margay serve --data /ssd --mirror-metadata /ssd2 --disk /d1 --disk /d2 --copies 2
   margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.1:9002
+  margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.3:9002 --endpoint-only
   MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
 
+With --endpoint-only it keeps copies for the other servers of its volume and opens no door for clients; of the keys it needs DIR/identity-key.
 The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
 With --upstream the address serves one bucket of another store: what is put is answered when the cache has it, and sent in the
 background; at the end the rest is sent. Keys of the other store come from the places of AWS's tools, as for `margay mount`.
@@ -105,7 +109,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     super::keep_private();
     let connections_max = open_files::allow(settings.connection.connections_max);
     let limits = ConnectionLimits { connections_max, ..settings.connection };
-    super::runtime(settings.storage.io_threads_max)?.block_on(serve(env, settings, limits, args.fixed_object))
+    let runtime = super::runtime(settings.storage.io_threads_max)?;
+    match &settings.shared {
+        Some(shared) if shared.role == Some(Role::Endpoint) => {
+            runtime.block_on(endpoint::serve(env, &settings, shared, limits))
+        }
+        _ => runtime.block_on(serve(env, settings, limits, args.fixed_object)),
+    }
 }
 
 async fn serve(
@@ -181,11 +191,10 @@ async fn serve(
 }
 
 /// The storage, and what answers other servers if they share its volume.
-fn open_storage(
-    dir: DataDir,
-    settings: &Settings,
-    store: Option<&TcpListener>,
-) -> Result<(Arc<Storage>, Option<(StorePort, Tls)>), Failure> {
+type OpenStorage = (Arc<Storage>, Option<(StorePort, Tls)>);
+
+/// Opens the storage; `store` is bound if other servers share its volume.
+fn open_storage(dir: DataDir, settings: &Settings, store: Option<&TcpListener>) -> Result<OpenStorage, Failure> {
     let (Some(shared), Some(socket)) = (&settings.shared, store) else {
         let storage = Storage::open(dir, &settings.storage)?;
         storage.start_disks()?;
@@ -193,24 +202,43 @@ fn open_storage(
     };
     let address = told_address(&shared.store_address, socket)?;
     let (storage, key) = Storage::open_shared(dir, &settings.storage, (&shared.postgres, shared.tls), address)?;
-    stand_in(&storage, &shared.rack).map_err(|error| Failure::failed(format!("--rack: {error}")))?;
-    let tls = store_port_tls(&key, shared.tls).map_err(|error| Failure::failed(format!("store_tls: {error}")))?;
-    let port = StorePort::new(Arc::clone(&storage.segments), key);
-    let port = match storage.copies() {
-        Some(copies) => port.mending(Arc::clone(copies)),
-        None => port,
-    };
-    Ok((Arc::new(storage), Some((port, tls))))
+    stand_in(&storage, shared)?;
+    let port = store_port(&storage, key, shared)?;
+    Ok((Arc::new(storage), Some(port)))
 }
 
-/// Says in the rows in which rack the own store stands; one that was named before stays if none is given.
-fn stand_in(storage: &Storage, rack: &str) -> Result<(), margay_volume::Error> {
+/// Where the other servers of the volume ask.
+fn store_port(storage: &Storage, key: ClusterKey, shared: &SharedSettings) -> Result<(StorePort, Tls), Failure> {
+    let tls = store_port_tls(&key, shared.tls).map_err(|error| Failure::failed(format!("store_tls: {error}")))?;
+    let port = StorePort::new(Arc::clone(&storage.segments), key);
+    Ok(match storage.copies() {
+        Some(copies) => (port.mending(Arc::clone(copies)), tls),
+        None => (port, tls),
+    })
+}
+
+/// Says in the rows in which rack the own store stands, and what for. A rack that was named before stays if none is given.
+fn stand_in(storage: &Storage, shared: &SharedSettings) -> Result<(), Failure> {
     let (engine, number) = (storage.volume.engine(), storage.segments.name().number);
-    if !rack.is_empty() && read_copies(&**engine)?.rack(number) != rack {
-        let stands = |record: &mut CopiesRecord| drop(record.rack_of.insert(number, rack.to_owned()));
-        change_copies(&**engine, &stands)?;
-    }
-    Ok(())
+    let is_so = |record: &CopiesRecord| {
+        let is_there = shared.rack.is_empty() || record.rack(number) == shared.rack;
+        is_there && record.role_of.get(&number).copied() == shared.role
+    };
+    let stand = |record: &mut CopiesRecord| {
+        if !shared.rack.is_empty() {
+            record.rack_of.insert(number, shared.rack.clone());
+        }
+        match shared.role {
+            Some(role) => drop(record.role_of.insert(number, role)),
+            None => drop(record.role_of.remove(&number)),
+        }
+    };
+    let said = read_copies(&**engine).and_then(|record| match is_so(&record) {
+        true => Ok(record),
+        false => change_copies(&**engine, &stand),
+    });
+    said.map(drop)
+        .map_err(|error| Failure::failed(format!("the rows do not take rack and role of this server: {error}")))
 }
 
 /// The address that other servers are told: the host as it was given, with the port that was bound.

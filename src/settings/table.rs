@@ -110,6 +110,12 @@ pub const SETTINGS: &[Setting] = &[
         "whether servers of a shared volume ask each other with TLS: off, prefer (those that speak it), require (nothing without)",
     ),
     setting("rack", Kind::Text, "", "where the server of a shared volume stands: copies go to different racks"),
+    setting(
+        "role",
+        Kind::Choice(&["both", "endpoint", "gateway"]),
+        "both",
+        "what the server of a shared volume is for: an endpoint keeps copies and opens no S3 door, a gateway gets no copies of what others write",
+    ),
     setting("region", Kind::Text, "us-east-1", "what clients are told when they ask for the region"),
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
     setting("website_domain", Kind::List, "", "host names under which BUCKET.NAME shows the bucket's website"),

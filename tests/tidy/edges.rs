@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
     (
         "margay-cluster",
-        &["margay-env", "margay-listener", "margay-meta", "margay-segment", "margay-volume"],
+        &["margay-client", "margay-env", "margay-listener", "margay-meta", "margay-segment", "margay-volume"],
         &["margay-rows"],
     ),
     (

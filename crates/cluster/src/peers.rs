@@ -27,6 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout};
 
 use crate::key::ClusterKey;
+use crate::pools::{PoolBuckets, Pools};
 use crate::question::{
     BYTES_SIGNATURE, CHECKSUM, CORRUPT, FAILURE, MISSING, OTHER_STORE, PATH, QUESTION, Question, READ_BYTES_MAX,
     REFUSED, SIGNATURE, What,
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     tls: StoreTls,
     /// Stores that speak no TLS; each is told of once.
     without_tls: Mutex<HashSet<StoreNumber>>,
+    pub(crate) pools: Arc<Pools>,
     /// Taken at the end, which does not wait for answers.
     runtime: Option<Runtime>,
 }
@@ -91,8 +93,13 @@ impl Debug for Place {
 }
 
 impl HttpPeers {
-    /// `engine`: the rows of the volume, which say where stores are.
-    pub fn start(engine: Arc<dyn Engine>, key: ClusterKey, tls: StoreTls) -> io::Result<HttpPeers> {
+    /// `engine`: the rows of the volume, which say where stores are. `buckets` opens pools.
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        key: ClusterKey,
+        tls: StoreTls,
+        buckets: Option<Arc<dyn PoolBuckets>>,
+    ) -> io::Result<HttpPeers> {
         let connector = match tls {
             StoreTls::Off => None,
             StoreTls::Preferred | StoreTls::Required => Some(KeyPair::of(&key)?.connector()?),
@@ -107,6 +114,7 @@ impl HttpPeers {
             connector,
             tls,
             without_tls: Mutex::default(),
+            pools: Arc::new(Pools::new(buckets, runtime.handle().clone())),
             runtime: Some(runtime),
         })))
     }

@@ -19,6 +19,7 @@ use margay_volume::Peers;
 
 use crate::hedge::first_good;
 use crate::peers::{HttpPeers, Shared};
+use crate::pools::PoolStore;
 use crate::question::{READ_BYTES_MAX, What, decode_mended, decode_state};
 
 /// A whole answer takes so long at most; then its store counts as unreachable.
@@ -48,6 +49,9 @@ struct FarFile {
 impl Peers for HttpPeers {
     /// Whether it is reached shows when it is asked: nothing waits here.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        if self.0.pools.is_pool(number) {
+            return Some(Arc::new(ReadOnly(PoolStore::new(&self.0.pools, number))));
+        }
         Some(Arc::new(ReadOnly(HttpStore::new(&self.0, number))))
     }
 
@@ -79,8 +83,9 @@ impl Peers for HttpPeers {
         )
     }
 
+    /// A pool is asked after all servers.
     fn is_doubted(&self, number: StoreNumber) -> bool {
-        self.0.is_doubted(number)
+        self.0.pools.is_pool(number) || self.0.is_doubted(number)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Why:        bytes of objects go over a network that others may listen to.
 //! Layout:     one Ed25519 key pair for all processes of the volume, made of the secret that all of them have, shown by both ends as a raw
-//!             public key (RFC 7250). So there are no authorities, names, dates and files, and nothing to renew (docs/design/0040).
+//!             public key (RFC 7250). So there are no authorities, names, dates and files, and nothing to renew (docs/design/0043).
 //! Invariants: T1 both ends prove the pair, or nothing of a question is sent.
 //!             T2 a process that speaks TLS with another key is a stranger and is never asked without TLS; only one that speaks no TLS
 //!                at all is, and not with `StoreTls::Required`.

@@ -113,7 +113,8 @@ impl World {
     /// What the store that has lost something does, and which runs are right then.
     fn mend(&self) -> (Mended, Vec<bool>) {
         let own = store(&self.folder.path().join("own"), OWN);
-        let peers = HttpPeers::start(Arc::clone(&self.engine), ClusterKey::derive(b"volume"), StoreTls::Off).unwrap();
+        let peers =
+            HttpPeers::start(Arc::clone(&self.engine), ClusterKey::derive(b"volume"), StoreTls::Off, None).unwrap();
         let copies = HttpCopies::start(&peers, Arc::clone(&own)).unwrap();
         let mended = copies.mend(self.id()).unwrap();
         (mended, self.runs.iter().map(|run| own.verify(&Extent::whole(*run)).is_ok()).collect())

@@ -94,7 +94,7 @@ impl World {
             Write::Put { key: key::session(Ino(SESSION)), value: session.encode() },
         ];
         engine.commit(Batch { writes, ..Batch::default() }).unwrap();
-        let peers = HttpPeers::start(Arc::new(engine), key_of(secret), tls).unwrap();
+        let peers = HttpPeers::start(Arc::new(engine), key_of(secret), tls, None).unwrap();
         peers.store(STORE).unwrap().read(&self.extent, 0, 5)
     }
 

@@ -11,6 +11,7 @@ mod buffers;
 mod cache;
 mod checksum_table;
 mod copy;
+mod elsewhere;
 pub mod error;
 mod folder;
 pub mod format;
@@ -42,6 +43,7 @@ mod walk;
 mod writer;
 
 pub use buffers::IDLE_BUFFER_BYTES_MAX;
+pub use elsewhere::read_run_in;
 pub use error::SegmentError;
 pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
 pub use id::{

@@ -35,7 +35,7 @@ pub trait OtherStore: Send + Sync + Debug {
     /// As [`Segments::state`].
     fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError>;
 
-    /// As [`Segments::source`].
+    /// As [`Segments::source`]. Without one of its own, whole files are not given.
     fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
         Err(SegmentError::Unreachable(id, self.name().number))
     }

@@ -19,7 +19,8 @@ use margay_rows::record::multipart::{
 };
 use margay_rows::record::{
     BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
-    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
+    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Pool, Role, Summary, UploadRecord, Version,
+    VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
 
@@ -315,8 +316,9 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "fingerprints",
             value(14, &Fingerprints { salt: [2; 16], of_secrets: vec![[3; 16]; 2] }.encode()),
         ),
-        ("row_value", "copies", value(17, &sample_copies(false).encode())),
-        ("row_value", "copies_with_racks", value(17, &sample_copies(true).encode())),
+        ("row_value", "copies", value(17, &sample_copies(0).encode())),
+        ("row_value", "copies_with_racks", value(17, &sample_copies(1).encode())),
+        ("row_value", "copies_with_roles", value(17, &sample_copies(2).encode())),
         ("row_value", "back", value(16, &BackRow::encode(&run, Some(&key::entry(Ino(3), b"name"))))),
         ("row_value", "location", value(15, &encode_location(&key::inode(Ino(3))))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
@@ -328,13 +330,29 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     key_seeds().into_iter().chain(values).collect()
 }
 
-fn sample_copies(has_racks: bool) -> CopiesRecord {
+fn sample_copies(layout_above_first: u8) -> CopiesRecord {
     let copies = CopiesRecord { copies: 3, write: 2, detached: vec![StoreNumber(4)], ..CopiesRecord::default() };
-    if !has_racks {
+    if layout_above_first == 0 {
         return copies;
     }
     let rack_of = [(StoreNumber(0), "a".to_owned()), (StoreNumber(2), "b-1".to_owned())].into();
-    CopiesRecord { racks: 2, suspended: vec![StoreNumber(1)], rack_of, ..copies }
+    let mut copies = CopiesRecord { racks: 2, suspended: vec![StoreNumber(1)], rack_of, ..copies };
+    if layout_above_first > 1 {
+        let text = str::to_owned;
+        let pool = Pool {
+            name: text("cold"),
+            bucket: text("bucket"),
+            prefix: text("a/b"),
+            endpoint: text("https://s3.example"),
+            region: text("eu"),
+            folder: text("0123"),
+            is_virtual: true,
+            copies: 2,
+        };
+        copies.pools = [(StoreNumber(5), pool)].into();
+        copies.role_of = [(StoreNumber(1), Role::Endpoint), (StoreNumber(9), Role::Gateway)].into();
+    }
+    copies
 }
 
 fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {

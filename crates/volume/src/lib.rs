@@ -73,7 +73,7 @@ pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
-pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, SegmentRecord, SegmentState, is_rack};
+pub use margay_rows::record::{CopiesRecord, Fingerprints, KeyFile, Pool, Role, SegmentRecord, SegmentState, is_rack};
 pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use object::{ObjectPlaces, ObjectSegment, object_places};
 pub use open::{Options, Volume};
@@ -82,8 +82,8 @@ pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::{Lease, MountHolder};
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_identity, store_place};
 pub use stores::{
-    KnownSegment, KnownStore, change_copies, forget_segment, is_named, is_referenced, known_stores, named_runs,
-    oldest_read, read_copies, read_segment, rename_stores, visit_segments_made_by,
+    KnownSegment, KnownStore, add_pool, change_copies, forget_segment, is_named, is_referenced, known_stores,
+    named_runs, oldest_read, read_copies, read_segment, rename_stores, visit_segments_made_by,
 };
 pub use upgrade::{FORMAT_VERSION, OpenError, stored_format};
 pub use upkeep::{

@@ -9,13 +9,15 @@ use std::ops::ControlFlow;
 use margay_meta::Engine;
 use margay_segment::StoreNumber;
 use margay_volume::{
-    CopiesRecord, Error, KnownSegment, KnownStore, SegmentState, is_referenced, known_stores, read_copies,
+    CopiesRecord, Error, KnownSegment, KnownStore, Role, SegmentState, is_referenced, known_stores, read_copies,
     visit_segments_made_by,
 };
 use serde_json::{Value, json};
 
-use super::fail;
+use super::{fail, pool};
 use crate::exit::Failure;
+
+const NO_GATEWAY: &str = "no server for clients runs, only endpoints: start one without --endpoint-only";
 
 /// What a store has, by the rows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +56,8 @@ impl Segments {
         // Who has a part of it is named too, until the stores that are left have compared what they have.
         let (maker, is_open) = (known.id.made_by(), known.record.state == SegmentState::Open);
         let is_unsure = is_open && copies.detached.contains(&maker);
-        let counted = if is_unsure { left.len().min(1) } else { left.len() };
+        let counted = copies.count(left.iter().copied());
+        let counted = if is_unsure { counted.min(1) } else { counted };
         if counted != usize::from(copies.copies) && !is_referenced(engine, known.id)? {
             return Ok(());
         }
@@ -63,7 +66,8 @@ impl Segments {
         self.unsure += u64::from(is_unsure);
         *self.by_stores.entry(counted).or_default() += 1;
         self.in_one_rack += u64::from(left.len() > 1 && copies.racks_of(left.iter().copied()) == 1);
-        self.missing_bytes += bytes * usize::from(copies.copies).saturating_sub(left.len()) as u64;
+        self.missing_bytes +=
+            bytes * usize::from(copies.copies).saturating_sub(copies.count(left.iter().copied())) as u64;
         for store in has {
             let of_store = self.of_store.entry(*store).or_default();
             of_store.segments += 1;
@@ -120,6 +124,7 @@ pub(in crate::cli) fn state_of(store: &KnownStore, copies: &CopiesRecord) -> &'s
     let is_suspended = copies.suspended.contains(&store.number);
     match (copies.detached.contains(&store.number), &store.address) {
         (true, _) => "detached",
+        _ if copies.is_pool(store.number) => "pool",
         (false, Some(_)) if is_suspended => "suspended",
         (false, Some(_)) => "running",
         (false, None) if is_suspended => "stopped",
@@ -127,11 +132,39 @@ pub(in crate::cli) fn state_of(store: &KnownStore, copies: &CopiesRecord) -> &'s
     }
 }
 
+/// What the server of a store is for; most are for clients and copies.
+pub(in crate::cli) fn role_of(store: StoreNumber, copies: &CopiesRecord) -> &'static str {
+    let of_server = || copies.role_of.get(&store).map_or("both", |role| role.name());
+    if copies.is_pool(store) { "pool" } else { of_server() }
+}
+
+fn address_of(store: &KnownStore, copies: &CopiesRecord) -> Option<String> {
+    let of_pool = || copies.pools.get(&store.number).map(pool::address);
+    store.address.clone().or_else(of_pool)
+}
+
+/// The stores that copies of one segment can be at now: those that get copies, and with them the own one of a server that gets none.
+pub(in crate::cli) fn places(stores: &[KnownStore], copies: &CopiesRecord) -> Vec<StoreNumber> {
+    let running = stores.iter().filter(|store| state_of(store, copies) == "running").map(|store| store.number);
+    let (takers, gateways): (Vec<_>, Vec<_>) = running.partition(|store| copies.takes_copies(*store));
+    takers.into_iter().chain(gateways.into_iter().take(1)).collect()
+}
+
 impl Found {
     /// Stores that get copies of what is written.
     pub(in crate::cli) fn running(&self) -> Vec<StoreNumber> {
         let running = self.stores.iter().filter(|store| state_of(store, &self.copies) == "running");
-        running.map(|store| store.number).collect()
+        running.map(|store| store.number).filter(|store| self.copies.takes_copies(*store)).collect()
+    }
+
+    pub(in crate::cli) fn places(&self) -> Vec<StoreNumber> {
+        places(&self.stores, &self.copies)
+    }
+
+    /// Nobody can write or read while only endpoints run.
+    fn lacks_gateway(&self) -> bool {
+        let mut running = self.stores.iter().filter(|store| store.address.is_some()).peekable();
+        running.peek().is_some() && running.all(|store| self.copies.role_of.get(&store.number) == Some(&Role::Endpoint))
     }
 
     fn unsure(&self) -> Option<String> {
@@ -151,7 +184,7 @@ impl Found {
                 problems.push(text)
             }
         };
-        let running = self.running();
+        let running = self.places();
         let (lost, few) = (segments.lost(), segments.too_few(copies));
         tell(
             lost > 0,
@@ -168,6 +201,7 @@ impl Found {
                 running.len().max(1)
             ),
         );
+        tell(self.lacks_gateway(), NO_GATEWAY.to_owned());
         let in_racks = copies.racks_of(running.iter().copied());
         tell(
             running.len() >= write && in_racks < racks,
@@ -223,8 +257,9 @@ impl Found {
                 json!({
                     "store": store.number.0,
                     "state": state_of(store, copies),
+                    "role": role_of(store.number, copies),
                     "rack": copies.rack_of.get(&store.number),
-                    "address": store.address,
+                    "address": address_of(store, copies),
                     "host": store.host,
                     "segments": has.segments,
                     "bytes": has.bytes,
@@ -277,16 +312,17 @@ pub(in crate::cli) fn show_stores(found: &Found) {
     let racks: BTreeSet<&String> = copies.rack_of.values().collect();
     let width = racks.iter().map(|rack| rack.len()).max().unwrap_or_default().max(4);
     println!(
-        "{:>5}  {:<12} {:<width$} {:>9} {:>10} {:>13}  ADDRESS",
-        "STORE", "STATE", "RACK", "SEGMENTS", "MiB", "NOWHERE ELSE"
+        "{:>5}  {:<12} {:<8} {:<width$} {:>9} {:>10} {:>13}  ADDRESS",
+        "STORE", "STATE", "ROLE", "RACK", "SEGMENTS", "MiB", "NOWHERE ELSE"
     );
     for store in stores {
         let has = segments.of(store.number);
-        let (state, address) = (state_of(store, copies), store.address.as_deref().unwrap_or("-"));
+        let (state, address) = (state_of(store, copies), address_of(store, copies).unwrap_or_else(|| "-".to_owned()));
         let rack = copies.rack_of.get(&store.number).map_or("-", String::as_str);
         println!(
-            "{:>5}  {state:<12} {rack:<width$} {:>9} {:>10} {:>13}  {address} {}",
+            "{:>5}  {state:<12} {:<8} {rack:<width$} {:>9} {:>10} {:>13}  {address} {}",
             store.number.0,
+            role_of(store.number, copies),
             has.segments,
             has.bytes >> 20,
             has.alone,

@@ -60,6 +60,11 @@ pub(super) fn left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNum
     have
 }
 
+/// Those of them that are servers, which can be told to do something.
+pub(super) fn servers_left(known: &KnownSegment, numbers: &CopiesRecord) -> Vec<StoreNumber> {
+    left(known, numbers).into_iter().filter(|store| !numbers.is_pool(*store)).collect()
+}
+
 fn is_sealed(known: &KnownSegment) -> bool {
     matches!(known.record.state, SegmentState::Sealed { .. })
 }
@@ -67,8 +72,10 @@ fn is_sealed(known: &KnownSegment) -> bool {
 /// Whether this process is to do something about a segment of a detached store (A1, A2).
 pub(super) fn is_lacking_here(inner: &Inner, known: &KnownSegment, numbers: &CopiesRecord) -> bool {
     let (own, have) = (inner.own_number(), left(known, numbers));
-    let first = || have.iter().copied().find(|store| *store == own || inner.targets.is_open(*store));
-    let is_first_of_few = || first() == Some(own) && have.len() < usize::from(numbers.copies);
+    let servers = || servers_left(known, numbers).into_iter();
+    let first = || servers().find(|store| *store == own || inner.targets.is_open(*store));
+    let is_few = || numbers.count(have.iter().copied()) < usize::from(numbers.copies);
+    let is_first_of_few = || first() == Some(own) && is_few();
     known.is_at(own) && (!is_sealed(known) || is_first_of_few())
 }
 
@@ -107,7 +114,7 @@ async fn compare(inner: &Arc<Inner>, known: KnownSegment) -> Result<bool, Error>
     let Some((info, right)) = own_file(inner, id).await? else { return leave_to_others(inner, known, None).await };
     let own = inner.own_number();
     let others: Vec<StoreNumber> =
-        left(&known, &inner.targets.numbers()).into_iter().filter(|store| *store != own).collect();
+        servers_left(&known, &inner.targets.numbers()).into_iter().filter(|store| *store != own).collect();
     let (open, away): (Vec<_>, Vec<_>) = others.into_iter().partition(|store| inner.targets.is_open(*store));
     let named = named(inner, id).await?;
     let (mut has_all, mut nowhere) = (vec![own], right.lost.clone());
@@ -139,7 +146,9 @@ async fn leave_to_others(inner: &Arc<Inner>, known: KnownSegment, lost: Option<V
     };
     let others: Vec<StoreNumber> =
         left(&known, &inner.targets.numbers()).into_iter().filter(|store| *store != own).collect();
-    for store in others.iter().copied().filter(|store| inner.targets.is_open(*store)) {
+    let numbers = inner.targets.numbers();
+    let is_asked = |store: &StoreNumber| inner.targets.is_open(*store) && !numbers.is_pool(*store);
+    for store in others.iter().copied().filter(is_asked) {
         if lost_at(inner, store, lost.clone()).await?.is_empty() {
             tracing::error!(segment = ?known.id, "the copy here is missing or damaged, and is made again");
             let state = known.record.state;

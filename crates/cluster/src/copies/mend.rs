@@ -15,9 +15,8 @@ use std::sync::Arc;
 use margay_segment::{Extent, Kind, OtherStore, Remade, Run, SegmentError, SegmentId, SegmentInfo, StoreNumber};
 use margay_volume::{Error, SegmentRecord, SegmentState, named_runs, read_segment, visit_segments_made_by};
 
-use super::{Inner, right};
+use super::{Inner, elsewhere, right};
 use crate::question::READ_BYTES_MAX;
-use crate::store::HttpStore;
 
 /// What came of an order to mend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,14 +110,16 @@ fn tell(id: SegmentId, Mended { bad, left }: Mended) {
     }
 }
 
-/// Stores that may give what is missing here.
-fn others(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord) -> Vec<HttpStore> {
+/// Stores that may give what is missing here, pools last.
+fn others(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord) -> Vec<Arc<dyn OtherStore>> {
     let mut all: Vec<StoreNumber> = record.stores.clone();
     if !all.contains(&id.made_by()) {
         all.push(id.made_by());
     }
-    let usable = all.into_iter().filter(|store| *store != inner.own_number() && inner.targets.is_open(*store));
-    usable.map(|store| HttpStore::new(&inner.peers, store)).collect()
+    let is_pool = |store: StoreNumber| inner.peers.pools.is_pool(store);
+    all.retain(|store| *store != inner.own_number() && (is_pool(*store) || inner.targets.is_open(*store)));
+    all.sort_by_key(|store| is_pool(*store));
+    all.into_iter().map(|store| elsewhere::at(inner, store)).collect()
 }
 
 fn mend_runs(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord, named: &[Run]) -> Result<Mended, Error> {
@@ -138,7 +139,7 @@ fn mend_runs(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord, named: &
 /// M1; false: nobody who answers has it.
 fn fetch_run(
     inner: &Inner,
-    others: &[HttpStore],
+    others: &[Arc<dyn OtherStore>],
     run: &Run,
     write: &Write<'_>,
     is_right: &dyn Fn() -> bool,
@@ -148,7 +149,7 @@ fn fetch_run(
             return Err(Error::Busy);
         }
         let is_there = other.verify(&Extent::whole(*run)).is_ok();
-        match is_there.then(|| fetch(inner, other, run.segment, run.offset..right::payload_end(run), write)) {
+        match is_there.then(|| fetch(inner, &**other, run.segment, run.offset..right::payload_end(run), write)) {
             Some(Ok(())) if is_right() => return Ok(true),
             Some(Err(Fetch::Here(error))) => return Err(error.into()),
             Some(Err(Fetch::There(error))) => {
@@ -171,7 +172,7 @@ fn make_again(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord, named: 
         };
         let remade = inner.own.remake(id, record.kind)?;
         let write = |offset: u64, bytes: &[u8]| remade.write(offset, bytes);
-        match fetch(inner, other, id, 0..len, &write) {
+        match fetch(inner, &**other, id, 0..len, &write) {
             Ok(()) => {}
             Err(Fetch::Here(error)) => return Err(error.into()),
             Err(Fetch::There(_)) => continue,
@@ -186,7 +187,7 @@ fn make_again(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord, named: 
 }
 
 /// Runs that were bad where the file came from are fetched from the others; false: one of them is nowhere.
-fn complete(inner: &Inner, remade: &Remade, others: &[HttpStore], named: &[Run]) -> Result<bool, Error> {
+fn complete(inner: &Inner, remade: &Remade, others: &[Arc<dyn OtherStore>], named: &[Run]) -> Result<bool, Error> {
     for run in named {
         let write = |offset: u64, bytes: &[u8]| remade.write(offset, bytes);
         let is_right = || remade.verify(run).is_ok();
@@ -208,22 +209,25 @@ enum Fetch {
 
 fn fetch(
     inner: &Inner,
-    other: &HttpStore,
+    other: &dyn OtherStore,
     id: SegmentId,
     Range { start, end }: Range<u64>,
     write: &Write<'_>,
 ) -> Result<(), Fetch> {
+    let there = other.source(id).map_err(Fetch::There)?;
+    let mut buffer = vec![0; (end - start).min(READ_BYTES_MAX) as usize];
     let mut at = start;
     while at < end {
         if inner.is_over() {
             return Err(Fetch::There(SegmentError::Missing(id)));
         }
-        let bytes = other.file_bytes(id, at, (end - at).min(READ_BYTES_MAX)).map_err(Fetch::There)?;
-        if bytes.is_empty() {
+        let piece = &mut buffer[..(end - at).min(READ_BYTES_MAX) as usize];
+        let len = there.file.read_at(piece, at).map_err(|error| Fetch::There(error.into()))?;
+        if len == 0 {
             return Err(Fetch::There(SegmentError::Missing(id)));
         }
-        write(at, &bytes).map_err(Fetch::Here)?;
-        at += bytes.len() as u64;
+        write(at, &piece[..len]).map_err(Fetch::Here)?;
+        at += len as u64;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //!             and for the faster one of the two.
 //! Layout:     `segment` is what was written to one segment and who has it, `send` one store's part of it, `targets` which stores may
 //!             be asked, `upkeep` what nobody waits for: `repair` makes copies that are missing, `rebalance` moves some,
-//!             `trim` removes those that are too many.
+//!             `trim` removes those that are too many, `pooled` puts segments into pools.
 //! Invariants: C1 what counts as copied is durable in the file of another store's process.
 //!             C2 the bytes that are sent are those of the own file, so a copy is the same file.
 //!                Of a file that this process has not written only that is sent which was verified (`right`).
@@ -15,9 +15,11 @@
 //! Not here:   what a store does with copies (margay-segment), the rows (margay-volume).
 
 mod adopt;
+mod elsewhere;
 mod mend;
 mod orders;
 mod orphaned;
+mod pooled;
 mod put;
 mod rebalance;
 mod repair;
@@ -102,6 +104,7 @@ struct Counters {
     sent_bytes: AtomicU64,
     failed_sends: AtomicU64,
     repaired: AtomicU64,
+    pooled: AtomicU64,
     removed: AtomicU64,
     trimmed: AtomicU64,
     given_up: AtomicU64,
@@ -124,6 +127,8 @@ pub struct CopyStatistics {
     pub failed_sends: u64,
     /// Copies of whole segments that were made because one was missing.
     pub repaired_segments: u64,
+    /// Segments that were put into pools.
+    pub pooled_segments: u64,
     /// Copies that no row named any more.
     pub removed_copies: u64,
     /// Copies that were one too many.
@@ -179,6 +184,7 @@ impl HttpCopies {
             sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
             failed_sends: counters.failed_sends.load(Ordering::Relaxed),
             repaired_segments: counters.repaired.load(Ordering::Relaxed),
+            pooled_segments: counters.pooled.load(Ordering::Relaxed),
             removed_copies: counters.removed.load(Ordering::Relaxed),
             trimmed_copies: counters.trimmed.load(Ordering::Relaxed),
             given_up_segments: counters.given_up.load(Ordering::Relaxed),
@@ -263,8 +269,12 @@ impl Inner {
             // Who had it before may have what the own file lacks, and nobody is known to have all.
             self.unsure.lock().insert(id);
         } else if self.unsure.lock().contains(&id) {
-            // One that was not sent to, because it was not reached, may lack what an earlier process did not send.
-            self.stores.lock().insert(id, have.into_iter().collect());
+            // One that was not sent to, because it was not reached, may lack what an earlier process did not send. A pool has all or
+            // nothing.
+            let (mut stores, numbers) = (self.stores.lock(), self.targets.numbers());
+            let all = stores.entry(id).or_default();
+            all.retain(|store| numbers.is_pool(*store));
+            all.extend(have);
         } else {
             // One that failed has a part of it.
             let failed = copied.tried().into_iter().filter(|store| !have.contains(store));
@@ -447,12 +457,13 @@ impl Copies for HttpCopies {
 
     fn is_complete(&self, id: SegmentId) -> bool {
         let inner = &self.inner;
-        let wanted = usize::from(inner.targets.numbers().copies);
+        let numbers = inner.targets.numbers();
+        let wanted = usize::from(numbers.copies);
         if wanted < 2 {
             return true;
         }
         let is_settled = !inner.segments.lock().contains_key(&id) && !inner.unsure.lock().contains(&id);
-        is_settled && self.stores(id).len() >= wanted
+        is_settled && numbers.count(self.stores(id)) >= wanted
     }
 
     fn is_partial(&self, id: SegmentId) -> bool {
@@ -464,7 +475,9 @@ impl Copies for HttpCopies {
     fn punched(&self, id: SegmentId, holes: Vec<Range<u64>>) {
         let holes = segment::blocks_of(&holes);
         let stores = self.inner.stores.lock().get(&id).cloned().unwrap_or_default();
-        for store in stores.into_iter().filter(|_| !holes.is_empty()) {
+        // An object is whole until it goes.
+        let is_pool = |store: &StoreNumber| self.inner.targets.numbers().is_pool(*store);
+        for store in stores.into_iter().filter(|store| !holes.is_empty() && !is_pool(store)) {
             self.inner.peers.spawn(send::punch(Arc::clone(&self.inner), id, holes.clone(), store));
         }
     }
@@ -475,6 +488,10 @@ impl Copies for HttpCopies {
         self.inner.partial.lock().remove(&id);
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
+            if let Some(pool) = self.inner.peers.pools.objects(store) {
+                self.inner.peers.spawn(pooled::remove(Arc::clone(&self.inner), pool, id));
+                continue;
+            }
             self.inner.peers.spawn(send::remove_gone(Arc::clone(&self.inner), id, store));
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! Not here:   how that is done (`mend`, `put`), who may ask (port).
 
-use margay_segment::{Extent, OtherStore, Run, SegmentError, SegmentId, StoreNumber};
+use margay_segment::{Extent, Run, SegmentError, SegmentId, StoreNumber};
 use margay_volume::Error;
 
 use super::mend::{self, Mended};
-use super::{HttpCopies, put};
+use super::{HttpCopies, elsewhere, put};
 use crate::store::HttpStore;
 
 impl HttpCopies {
@@ -30,6 +30,12 @@ impl HttpCopies {
         if store == self.inner.own_number() {
             return self.mend(id);
         }
+        if self.inner.peers.pools.is_pool(store) {
+            // Its maker puts it there again, if this is it.
+            self.inner.forget_copy(id, store);
+            self.inner.wake_upkeep();
+            return Ok(Mended { bad: 1, left: 1 });
+        }
         let (bad, left) = HttpStore::new(&self.inner.peers, store).mend(id)?;
         Ok(Mended { bad, left })
     }
@@ -40,6 +46,6 @@ impl HttpCopies {
         if store == self.inner.own_number() {
             return self.inner.own.verify(&extent);
         }
-        HttpStore::new(&self.inner.peers, store).verify(&extent)
+        elsewhere::at(&self.inner, store).verify(&extent)
     }
 }

@@ -76,8 +76,8 @@ mod tests {
         let store = Store::open(Env::real(), Options::new(folder.path())).unwrap();
         store.attach(StoreName { number: own, generation: 1, ..store.name() }).unwrap();
         let engine = Arc::new(Memory::new());
-        let peers =
-            HttpPeers::start(Arc::<Memory>::clone(&engine), ClusterKey::derive(b"volume"), StoreTls::Off).unwrap();
+        let peers = HttpPeers::start(Arc::<Memory>::clone(&engine), ClusterKey::derive(b"volume"), StoreTls::Off, None)
+            .unwrap();
         let copies = HttpCopies::start(&peers, Arc::clone(&store)).unwrap();
         let (id, recent) = (SegmentId(maker.ids().0.0 + 5), SegmentId(maker.ids().0.0 + 6));
         let row = |stores: &[StoreNumber]| {

@@ -4,6 +4,7 @@
 //! Invariants: B1 a move adds a copy; the one that is too many then goes as any other (`trim`), so there are never too few.
 //!             B2 each move makes the fuller of two stores emptier than it was, and does not turn their order round.
 //!             B3 what a server wrote stays at its own store.
+//!             B4 what a gateway has of others moves away, however full it is.
 //! Locking:    used by the thread of upkeep.
 //! Not here:   who says so, and how far it is (`margay node rebalance`).
 
@@ -37,8 +38,10 @@ pub(super) fn moves(inner: &Inner) -> Result<Vec<(SegmentId, StoreNumber)>, Erro
         if inner.own.is_written(info.id) || info.id.made_by() != inner.own_number() || !settled(info.id) {
             continue;
         }
-        let have: Vec<StoreNumber> = inner.stores.lock().get(&info.id).into_iter().flatten().copied().collect();
-        if have.len() + 1 == usize::from(numbers.copies) && have.iter().all(|store| inner.targets.is_usable(*store)) {
+        let mut have: Vec<StoreNumber> = inner.stores.lock().get(&info.id).into_iter().flatten().copied().collect();
+        let count = numbers.count(have.iter().copied()) + 1;
+        have.retain(|store| !numbers.is_pool(*store));
+        if count == usize::from(numbers.copies) && have.iter().all(|store| inner.targets.is_usable(*store)) {
             movable.push(Movable { id: info.id, len: info.len, have });
         }
     }
@@ -50,7 +53,8 @@ pub(super) fn moves(inner: &Inner) -> Result<Vec<(SegmentId, StoreNumber)>, Erro
 fn fill(inner: &Inner, numbers: &CopiesRecord) -> Result<Fill, Error> {
     let engine = &*inner.peers.engine;
     let known = known_stores(engine)?;
-    let running = known.iter().filter(|store| store.address.is_some() && !numbers.detached.contains(&store.number));
+    let may_get = |store: StoreNumber| !numbers.detached.contains(&store) && numbers.takes_copies(store);
+    let running = known.iter().filter(|store| store.address.is_some() && may_get(store.number));
     let mut fill: Fill = running.map(|store| (store.number, 0)).collect();
     for store in &known {
         visit_segments_made_by(engine, store.number, &mut |known| {
@@ -77,7 +81,10 @@ fn plan(
     let mut left = fill.values().map(|bytes| bytes.saturating_sub(mean)).sum::<u64>() / servers;
     let mut moves = Vec::new();
     for segment in movable {
-        let of = |fill: &Fill, store: StoreNumber| fill.get(&store).copied().unwrap_or_default();
+        let of = |fill: &Fill, store: StoreNumber| match numbers.takes_copies(store) {
+            true => fill.get(&store).copied().unwrap_or_default(),
+            false => u64::MAX,
+        };
         let Some(from) = segment.have.iter().copied().max_by_key(|store| of(&fill, *store)) else { continue };
         let kept: Vec<StoreNumber> = segment.have.iter().copied().filter(|store| *store != from).chain([own]).collect();
         let racks = numbers.racks_of(kept.iter().copied().chain([from]));
@@ -101,6 +108,8 @@ fn plan(
 
 #[cfg(test)]
 mod tests {
+    use margay_volume::Role;
+
     use super::*;
 
     const OWN: StoreNumber = StoreNumber(0);
@@ -136,6 +145,12 @@ mod tests {
         numbers.rack_of = [(OWN, "a"), (full, "b"), (empty, "a")].map(|(store, rack)| (store, rack.to_owned())).into();
         let fill = Fill::from([(OWN, 1000), (full, 1000), (empty, 0)]);
         assert!(plan(&movable(100, 10, &[1]), fill.clone(), (OWN, &[full, empty]), &numbers).is_empty());
+        // What a gateway has goes to any other one.
+        let role_of = [(full, Role::Gateway)].into();
+        let gateway = CopiesRecord { role_of, ..CopiesRecord::default() };
+        let fill = Fill::from([(OWN, 10), (empty, 1000)]);
+        assert_eq!(plan(&movable(1, 10, &[1]), fill, (OWN, &[empty]), &gateway), [(SegmentId(1), empty)]);
+        let fill = Fill::from([(OWN, 1000), (full, 1000), (empty, 0)]);
         // A segment that is larger than the difference would only go to and fro.
         assert!(plan(&movable(3, 501, &[1]), fill, (OWN, &[full, empty]), &CopiesRecord::default()).is_empty());
     }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::adopt::{Looked, adopt, is_lacking_here};
 use super::right::{self, Right};
 use super::segment::Copied;
-use super::{Inner, mend, rebalance};
+use super::{Inner, elsewhere, mend, rebalance};
 
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 4;
@@ -144,21 +144,29 @@ fn lack_of(inner: &Inner, info: &SegmentInfo) -> Option<Lack> {
     let mut have = inner.stores.lock().get(&info.id).cloned().unwrap_or_default();
     have.retain(|store| !inner.targets.is_long_gone(*store));
     let is_unsure = inner.unsure.lock().contains(&info.id);
-    let again = if is_unsure { std::mem::take(&mut have) } else { BTreeSet::new() };
+    // A pool has all or nothing.
+    let (pools, others): (BTreeSet<_>, BTreeSet<_>) = have.iter().copied().partition(|store| numbers.is_pool(*store));
+    let (have, again) = if is_unsure { (pools, others) } else { (have, BTreeSet::new()) };
     let mut stores: Vec<StoreNumber> = have.iter().copied().collect();
     let is_possible =
         again.iter().any(|store| inner.targets.is_usable(*store)) || !inner.targets.usable(&stores).is_empty();
-    let is_few = have.len() < usize::from(numbers.copies) - 1 && is_possible;
+    let is_few = numbers.count(have.iter().copied()) + 1 < usize::from(numbers.copies) && is_possible;
     stores.push(inner.own_number());
     let is_near =
         || !is_unsure && !inner.is_spread(&stores) && inner.targets.choose_rack(info.id, &stores, &[]).is_some();
     (is_few || is_near()).then_some(Lack { have, again })
 }
 
+/// Of these stores, those that bytes are sent to.
+fn servers(inner: &Inner, stores: BTreeSet<StoreNumber>) -> impl Iterator<Item = StoreNumber> {
+    let numbers = inner.targets.numbers();
+    stores.into_iter().filter(move |store| !numbers.is_pool(*store))
+}
+
 fn begin_own(inner: &Arc<Inner>, id: SegmentId) -> bool {
     let Ok(info) = inner.own.listed(id) else { return false };
     let Some(Lack { have, again }) = lack_of(inner, &info) else { return false };
-    let copied = Arc::new(Copied::again(info.id, info.kind, have.into_iter()));
+    let copied = Arc::new(Copied::again(info.id, info.kind, servers(inner, have)));
     again.into_iter().filter(|store| inner.targets.is_usable(*store)).for_each(|store| copied.join(store));
     tracing::info!(segment = ?info.id, "a segment is at too few stores, and is copied");
     inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +198,7 @@ fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
                     task.partial.lock().insert(info.id, Instant::now());
                 }
                 copied.read(right.parts, is_whole);
-                task.push(&copied, usize::from(task.targets.numbers().copies).saturating_sub(1), 0);
+                task.push(&copied, elsewhere::wanted(&task, info.id), 0);
             }
             Err(error) => {
                 tracing::warn!(segment = ?info.id, %error, "a segment is copied later");
@@ -225,7 +233,7 @@ fn begin_move(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
         return false;
     }
     let have = inner.stores.lock().get(&id).cloned().unwrap_or_default();
-    let copied = Arc::new(Copied::again(info.id, info.kind, have.into_iter()));
+    let copied = Arc::new(Copied::again(info.id, info.kind, servers(inner, have)));
     copied.join(store);
     read_and_send(inner, info, copied);
     true

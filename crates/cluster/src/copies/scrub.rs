@@ -5,7 +5,7 @@
 //!             K2 a damaged copy counts no more from then on, so it is made again like one that is missing (repair).
 //!             K3 at most `BYTES_PER_SECOND` are read for this, all other stores together.
 //! Locking:    a thread of its own.
-//! Not here:   the own file (the volume's scrub), copies of segments of detached stores.
+//! Not here:   objects of pools (a read verifies them; their store looks after them), the own file (the volume's scrub), copies of segments of detached stores.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -64,7 +64,9 @@ fn stores_of(inner: &Inner, id: SegmentId) -> Vec<StoreNumber> {
     if inner.segments.lock().contains_key(&id) || inner.unsure.lock().contains(&id) {
         return Vec::new();
     }
-    inner.stores.lock().get(&id).into_iter().flatten().copied().collect()
+    let numbers = inner.targets.numbers();
+    let stores = inner.stores.lock();
+    stores.get(&id).into_iter().flatten().copied().filter(|store| !numbers.is_pool(*store)).collect()
 }
 
 fn look_at(inner: &Arc<Inner>, (id, kind): (SegmentId, Kind), store: StoreNumber) {

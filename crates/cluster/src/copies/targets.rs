@@ -3,7 +3,7 @@
 //! Why:        rows say which stores a process has open; what fails is left alone for a while.
 //! Invariants: T1 a segment's stores are chosen by its id, so that each store has about as many copies as any other.
 //!             T2 a store in a rack that has no copy yet comes before any other that can be asked.
-//!             T3 a store that is suspended gets nothing new; what it has counts.
+//!             T3 a store that is suspended, or is a gateway's own, gets nothing new; what it has counts.
 //! Not here:   when a segment needs another store (copies, upkeep).
 
 use std::collections::HashMap;
@@ -39,13 +39,14 @@ struct State {
 }
 
 impl State {
+    /// A pool counts as open, and may be silent all the same.
     fn is_open(&self, store: StoreNumber) -> bool {
-        self.live.contains_key(&store) && !self.numbers.detached.contains(&store)
+        (self.live.contains_key(&store) || self.numbers.is_pool(store)) && !self.numbers.detached.contains(&store)
     }
 
     /// Whether it may get copies (T3).
     fn is_target(&self, store: StoreNumber) -> bool {
-        self.is_usable(store) && !self.numbers.suspended.contains(&store)
+        self.is_usable(store) && !self.numbers.suspended.contains(&store) && self.numbers.takes_copies(store)
     }
 
     fn is_usable(&self, store: StoreNumber) -> bool {
@@ -62,6 +63,7 @@ impl Targets {
         let known = known_stores(&*inner.peers.engine)?;
         let others = known.into_iter().filter(|known| known.number != own && known.address.is_some());
         let live: HashMap<StoreNumber, u64> = others.map(|known| (known.number, known.generation)).collect();
+        inner.peers.pools.set(&numbers.pools);
         if numbers.copies > 1 && self.numbers().copies < 2 {
             seal_packs(inner);
         }
@@ -86,7 +88,7 @@ impl Targets {
         let state = self.0.lock();
         let last = state.seen.get(&store).copied().or(state.began);
         let is_suspended = state.numbers.suspended.contains(&store);
-        !is_suspended && last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
+        !is_suspended && !state.numbers.is_pool(store) && last.is_some_and(|last| last.elapsed() >= LONG_GONE_AFTER)
     }
 
     pub(super) fn is_usable(&self, store: StoreNumber) -> bool {
@@ -98,8 +100,10 @@ impl Targets {
         self.0.lock().is_open(store)
     }
 
-    pub(super) fn is_suspended(&self, store: StoreNumber) -> bool {
-        self.0.lock().numbers.suspended.contains(&store)
+    /// Whether new copies may go there once it is reached (T3).
+    pub(super) fn takes_new(&self, store: StoreNumber) -> bool {
+        let state = self.0.lock();
+        !state.numbers.suspended.contains(&store) && state.numbers.takes_copies(store)
     }
 
     /// Stores that may get copies now.
@@ -118,7 +122,10 @@ impl Targets {
         is_needed: bool,
     ) -> Option<StoreNumber> {
         let state = self.0.lock();
-        let may_be = |store: &StoreNumber| if is_needed { state.is_open(*store) } else { state.is_target(*store) };
+        let may_be = |store: &StoreNumber| {
+            state.numbers.takes_copies(*store)
+                && if is_needed { state.is_open(*store) } else { state.is_target(*store) }
+        };
         let is_new = |store: &StoreNumber| !has.contains(store) && !except.contains(store);
         let open = state.live.keys().copied().filter(|store| is_new(store) && may_be(store));
         let is_rack_new =
@@ -145,6 +152,12 @@ impl Targets {
 
     pub(super) fn filled(&self, fill: HashMap<StoreNumber, u64>) {
         self.0.lock().fill = fill;
+    }
+
+    /// Whether no other server with a lower number runs that is part of the volume.
+    pub(super) fn is_lowest_of_live(&self, own: StoreNumber) -> bool {
+        let state = self.0.lock();
+        state.live.keys().all(|store| *store > own || !state.is_open(*store))
     }
 
     pub(super) fn failed(&self, store: StoreNumber) {
@@ -175,6 +188,8 @@ pub(super) fn weight(id: SegmentId, store: StoreNumber) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use margay_volume::Role;
+
     use super::*;
 
     #[test]
@@ -228,6 +243,13 @@ mod tests {
             assert_ne!(targets.choose(id, (&[zero, four], &[]), false), Some(three));
         }
         assert!(targets.is_usable(three) && !targets.is_long_gone(three));
+        targets.0.lock().numbers.role_of = [(three, Role::Endpoint), (four, Role::Gateway)].into();
+        // It has no place for what others write, whatever they lack.
+        let others = [1, 2].map(StoreNumber);
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), true), Some(three));
+        assert_eq!(targets.choose(SegmentId(9), (&[1, 2, 3].map(StoreNumber), &[]), true), None);
+        assert!(targets.is_usable(four) && !targets.usable(&[]).contains(&four));
+        targets.0.lock().numbers.role_of.clear();
         // Better than none.
         let others = [1, 2, 4].map(StoreNumber);
         assert_eq!(targets.choose(SegmentId(9), (&others, &[]), false), None);

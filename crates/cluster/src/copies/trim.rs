@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use margay_segment::{OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_segment::{SegmentError, SegmentId, SegmentInfo, StoreNumber};
 use margay_volume::{Error, read_segment};
 use tokio::time::Instant;
 
 use super::targets::weight;
-use super::{Inner, send};
-use crate::store::HttpStore;
+use super::{Inner, elsewhere, send};
 
 const UNNAMED_FOR: Duration = Duration::from_secs(5);
 /// The thread looks after other things when it has asked for so long.
@@ -79,7 +78,9 @@ fn surplus(inner: &Inner, info: &SegmentInfo) -> Vec<StoreNumber> {
     let stores = inner.stores.lock();
     let have = stores.get(&info.id).into_iter().flatten().copied().filter(|store| !numbers.detached.contains(store));
     let have: Vec<StoreNumber> = have.collect();
-    if have.len() >= usize::from(numbers.copies) { have } else { Vec::new() }
+    let may_go = have.iter().any(|store| !numbers.is_pool(*store));
+    let is_too_many = numbers.count(have.iter().copied()) >= usize::from(numbers.copies);
+    if may_go && is_too_many { have } else { Vec::new() }
 }
 
 /// X1; the store whose copy is not counted from now on.
@@ -88,7 +89,7 @@ fn give_up_one(inner: &Inner, id: SegmentId) -> Option<StoreNumber> {
     let have = surplus(inner, &info);
     let store = choose(inner, id, &have)?;
     for kept in have.into_iter().filter(|kept| *kept != store) {
-        match HttpStore::new(&inner.peers, kept).state(id) {
+        match elsewhere::state_at(inner, kept, id) {
             Ok(there) if there.len >= info.len => {}
             Ok(_) | Err(SegmentError::Missing(_)) => {
                 tracing::warn!(segment = ?id, store = kept.0, "a copy is missing, or not whole");
@@ -103,7 +104,7 @@ fn give_up_one(inner: &Inner, id: SegmentId) -> Option<StoreNumber> {
     Some(store)
 }
 
-/// The copy that is missed least: one that is not reached, one in the rack with the most copies, at the fullest store while copies are
+/// The copy that is missed least, never that in a pool: one that is not reached, one at a gateway, one in the rack with the most copies, at the fullest store while copies are
 /// moved, then by the segment's own order of stores.
 fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNumber> {
     let numbers = inner.targets.numbers();
@@ -119,9 +120,15 @@ fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNum
     let in_rack =
         |store: StoreNumber| with_own(None).iter().filter(|one| numbers.rack(**one) == numbers.rack(store)).count();
     let fill = |store: StoreNumber| if numbers.rebalances { inner.targets.fill(store) } else { 0 };
-    have.iter().copied().filter(may_go).max_by_key(|store| {
+    have.iter().copied().filter(|store| may_go(store) && !numbers.is_pool(*store)).max_by_key(|store| {
         let is_reached = inner.targets.is_usable(*store);
-        (!is_reached, in_rack(*store), fill(*store), std::cmp::Reverse(weight(id, *store)))
+        (
+            !is_reached,
+            !numbers.takes_copies(*store),
+            in_rack(*store),
+            fill(*store),
+            std::cmp::Reverse(weight(id, *store)),
+        )
     })
 }
 

@@ -18,10 +18,11 @@ use margay_volume::{CopiesRecord, Error, read_segment, visit_segments_made_by};
 use tokio::time::Instant;
 
 use super::orphaned::Orphaned;
+use super::pooled::Pooled;
 use super::repair::Repairs;
 use super::segment::Copied;
 use super::trim::Trims;
-use super::{Inner, mend, send};
+use super::{Inner, elsewhere, mend, send};
 use crate::store::HttpStore;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -48,6 +49,7 @@ pub(super) struct Upkeep {
     found_for: (CopiesRecord, HashMap<StoreNumber, u64>),
     repairs: Repairs,
     trims: Trims,
+    pooled: Pooled,
     /// How often a store had been opened when it was asked what it has, and the segments that it is to be asked for still.
     asked: HashMap<StoreNumber, (u64, Vec<SegmentId>)>,
     /// Copies that no row names, how often they had been written to, and since when.
@@ -78,6 +80,7 @@ impl Upkeep {
             found_for: Default::default(),
             repairs: Repairs::default(),
             trims: Trims::default(),
+            pooled: Pooled::default(),
             asked: HashMap::new(),
             unnamed: HashMap::new(),
         };
@@ -125,6 +128,7 @@ impl Upkeep {
             self.lost_at = Some(now);
             mend::begin_lost(&self.inner)?;
         }
+        self.pooled.go_on(&self.inner, now)?;
         if is_due(self.orphaned_at, ORPHANED_EVERY) {
             self.orphaned_at = Some(now);
             self.orphaned.look(&self.inner, now)?;
@@ -139,7 +143,6 @@ impl Upkeep {
     /// Segments that are written no more and have all of their copies need nothing any more; the others get them.
     fn settle(&self) {
         let inner = &self.inner;
-        let wanted = usize::from(inner.targets.numbers().copies) - 1;
         let segments: Vec<Arc<Copied>> = inner.segments.lock().values().cloned().collect();
         for copied in segments {
             let Ok(info) = inner.own.listed(copied.id) else {
@@ -149,11 +152,12 @@ impl Upkeep {
             if copied.is_unread() {
                 continue;
             }
+            let wanted = elsewhere::wanted(inner, copied.id);
             let is_written = inner.own.is_written(copied.id);
             let has_lost = inner.drop_gone(&copied);
             let sent_to = copied.sent_to();
             let is_elsewhere = sent_to.len() > wanted
-                || sent_to.iter().any(|store| inner.targets.is_suspended(*store))
+                || sent_to.iter().any(|store| !inner.targets.takes_new(*store))
                 || inner.may_spread(copied.id, &sent_to);
             if !is_written {
                 // Asked anew, since it was written to until now.

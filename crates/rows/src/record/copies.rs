@@ -1,6 +1,7 @@
 //! How many copies of each segment a volume of several servers has, where they are to be, and which stores are gone for good.
 //!
-//! Layout:     2, byte copies, byte write, byte racks that a write waits for, varint count, then for each detached store varint number,
+//! Layout:     3, what layout 2 has, then varint count, then for each store with a role varint number and byte 1 (endpoint) or 2 (gateway),
+//!             ascending, varint count, for each pool varint number and the pool, ascending. While no store has a role and there are no pools, it is written as 2, byte copies, byte write, byte racks that a write waits for, varint count, then for each detached store varint number,
 //!             ascending, the same for suspended stores, varint count, for each store with a rack varint number and text, ascending,
 //!             varint how often stores were to be looked through again, byte 1 if copies are moved until stores are evenly filled.
 //!             While a volume uses none of what came with it, it is written as 1, byte copies, byte write, and the detached stores,
@@ -12,16 +13,40 @@ use std::collections::BTreeMap;
 
 use margay_segment::StoreNumber;
 
+use super::pool::Pool;
 use super::wire::{Damaged, Reader, Writer};
 
-const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 3;
+const RACKS_LAYOUT: u8 = 2;
 const FIRST_LAYOUT: u8 = 1;
 /// Most copies of a segment.
 const COPIES_MAX: u8 = 8;
-/// Most stores that an operator may have detached, or suspended, or that have a rack.
+/// Most stores that an operator may have detached, or suspended, or that have a rack or a role.
 const STORES_MAX: usize = 4096;
+/// Most pools that a volume ever had.
+const POOLS_MAX: usize = 64;
+const ENDPOINT: u8 = 1;
+const GATEWAY: u8 = 2;
 /// Longest name of a rack, in bytes.
 pub const RACK_BYTES_MAX: usize = 64;
+
+/// What the server of a store is for; most are for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It keeps copies for the others, and has no clients.
+    Endpoint,
+    /// It keeps what it writes itself, and gets no copies of what others write.
+    Gateway,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Endpoint => "endpoint",
+            Role::Gateway => "gateway",
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiesRecord {
@@ -41,6 +66,10 @@ pub struct CopiesRecord {
     pub recovered: u64,
     /// Copies are moved until stores are evenly filled.
     pub rebalances: bool,
+    /// Of the stores that are not for both.
+    pub role_of: BTreeMap<StoreNumber, Role>,
+    /// Stores that are buckets elsewhere; those that are detached are used no more.
+    pub pools: BTreeMap<StoreNumber, Pool>,
 }
 
 impl Default for CopiesRecord {
@@ -54,6 +83,8 @@ impl Default for CopiesRecord {
             rack_of: BTreeMap::new(),
             recovered: 0,
             rebalances: false,
+            role_of: BTreeMap::new(),
+            pools: BTreeMap::new(),
         }
     }
 }
@@ -61,10 +92,16 @@ impl Default for CopiesRecord {
 impl CopiesRecord {
     /// Whether the numbers fit each other (C1).
     pub fn is_valid(&self) -> bool {
-        let are_few =
-            [self.detached.len(), self.suspended.len(), self.rack_of.len()].iter().all(|len| *len <= STORES_MAX);
+        let are_few = [self.detached.len(), self.suspended.len(), self.rack_of.len(), self.role_of.len()]
+            .iter()
+            .all(|len| *len <= STORES_MAX);
         let are_numbers = (1..=self.copies).contains(&self.write) && (1..=self.write).contains(&self.racks);
-        are_numbers && self.copies <= COPIES_MAX && are_few && self.rack_of.values().all(|rack| is_rack(rack))
+        let are_pools = self.pools.len() <= POOLS_MAX && self.pools.values().all(Pool::is_valid);
+        are_pools
+            && are_numbers
+            && self.copies <= COPIES_MAX
+            && are_few
+            && self.rack_of.values().all(|rack| is_rack(rack))
     }
 
     /// The rack of a store; empty: nobody has said.
@@ -78,20 +115,41 @@ impl CopiesRecord {
         racks.len()
     }
 
-    fn is_as_before(&self) -> bool {
-        let CopiesRecord { racks, suspended, rack_of, recovered, rebalances, .. } = self;
-        (*racks, *recovered, *rebalances) == (1, 0, false) && suspended.is_empty() && rack_of.is_empty()
+    /// Whether copies of what others write may be sent there.
+    pub fn takes_copies(&self, store: StoreNumber) -> bool {
+        self.role_of.get(&store) != Some(&Role::Gateway) && !self.is_pool(store)
+    }
+
+    pub fn is_pool(&self, store: StoreNumber) -> bool {
+        self.pools.contains_key(&store)
+    }
+
+    /// As how many copies a segment counts that these stores have.
+    pub fn count(&self, stores: impl IntoIterator<Item = StoreNumber>) -> usize {
+        stores.into_iter().map(|store| self.pools.get(&store).map_or(1, |pool| usize::from(pool.copies))).sum()
+    }
+
+    /// The oldest layout that has all of it.
+    fn layout(&self) -> u8 {
+        let CopiesRecord { racks, suspended, rack_of, recovered, rebalances, role_of, pools, .. } = self;
+        let is_first = (*racks, *recovered, *rebalances) == (1, 0, false) && suspended.is_empty() && rack_of.is_empty();
+        match (role_of.is_empty() && pools.is_empty(), is_first) {
+            (false, _) => LAYOUT,
+            (true, false) => RACKS_LAYOUT,
+            (true, true) => FIRST_LAYOUT,
+        }
     }
 
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.is_valid(), "C1");
         let mut writer = Writer::new(16 + 3 * self.detached.len());
-        if self.is_as_before() {
-            writer.raw(&[FIRST_LAYOUT, self.copies, self.write]);
+        let layout = self.layout();
+        if layout == FIRST_LAYOUT {
+            writer.raw(&[layout, self.copies, self.write]);
             put_stores(&mut writer, &self.detached);
             return writer.finish();
         }
-        writer.raw(&[LAYOUT, self.copies, self.write, self.racks]);
+        writer.raw(&[layout, self.copies, self.write, self.racks]);
         put_stores(&mut writer, &self.detached);
         put_stores(&mut writer, &self.suspended);
         writer.varint(self.rack_of.len() as u64);
@@ -101,16 +159,31 @@ impl CopiesRecord {
         }
         writer.varint(self.recovered);
         writer.byte(self.rebalances.into());
+        if layout == LAYOUT {
+            writer.varint(self.role_of.len() as u64);
+            for (store, role) in &self.role_of {
+                writer.varint(store.0.into());
+                writer.byte(if *role == Role::Endpoint { ENDPOINT } else { GATEWAY });
+            }
+            writer.varint(self.pools.len() as u64);
+            for (store, pool) in &self.pools {
+                writer.varint(store.0.into());
+                pool.put(&mut writer);
+            }
+        }
         writer.finish()
     }
 
     pub fn decode(value: &[u8]) -> Result<CopiesRecord, Damaged> {
         let mut reader = Reader::new(value);
-        let is_first = value.first() == Some(&FIRST_LAYOUT);
-        reader.layout(if is_first { FIRST_LAYOUT } else { LAYOUT })?;
+        let layout = match value.first() {
+            Some(before @ (&FIRST_LAYOUT | &RACKS_LAYOUT)) => *before,
+            _ => LAYOUT,
+        };
+        reader.layout(layout)?;
         let (copies, write) = (reader.byte()?, reader.byte()?);
         let mut record = CopiesRecord { copies, write, ..CopiesRecord::default() };
-        if is_first {
+        if layout == FIRST_LAYOUT {
             record.detached = stores(&mut reader)?;
         } else {
             record.racks = reader.byte()?;
@@ -122,10 +195,14 @@ impl CopiesRecord {
                 1 => true,
                 _ => return Err(Damaged("whether copies are moved is neither yes nor no")),
             };
+            if layout == LAYOUT {
+                record.role_of = roles(&mut reader)?;
+                record.pools = pools(&mut reader)?;
+            }
         }
         reader.end()?;
         // One form for each record.
-        if !record.is_valid() || record.is_as_before() != is_first {
+        if !record.is_valid() || record.layout() != layout {
             return Err(Damaged("numbers of copies do not fit each other"));
         }
         Ok(record)
@@ -165,4 +242,35 @@ fn racks(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, String>, Damag
         racks.insert(store, rack);
     }
     Ok(racks)
+}
+
+fn roles(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, Role>, Damaged> {
+    let count = count(reader)?;
+    let mut roles = BTreeMap::new();
+    for _ in 0..count {
+        let store = StoreNumber(reader.small()?);
+        let role = match reader.byte()? {
+            ENDPOINT => Role::Endpoint,
+            GATEWAY => Role::Gateway,
+            _ => return Err(Damaged("a store has a role that does not exist")),
+        };
+        if roles.last_key_value().is_some_and(|(last, _)| *last >= store) {
+            return Err(Damaged("stores do not ascend"));
+        }
+        roles.insert(store, role);
+    }
+    Ok(roles)
+}
+
+fn pools(reader: &mut Reader<'_>) -> Result<BTreeMap<StoreNumber, Pool>, Damaged> {
+    let count = count(reader)?;
+    let mut pools = BTreeMap::new();
+    for _ in 0..count {
+        let (store, pool) = (StoreNumber(reader.small()?), Pool::get(reader)?);
+        if pools.last_key_value().is_some_and(|(last, _)| *last >= store) {
+            return Err(Damaged("stores do not ascend"));
+        }
+        pools.insert(store, pool);
+    }
+    Ok(pools)
 }

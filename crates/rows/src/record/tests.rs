@@ -1,5 +1,7 @@
 //! Every record comes back as it was written, and no bytes make a decoder panic.
 
+use std::collections::BTreeMap;
+
 use margay_env::Timestamp;
 use margay_segment::{Extent, Kind, Run, SegmentId, StoreNumber};
 use proptest::prelude::*;
@@ -158,6 +160,7 @@ proptest! {
         detached in prop::collection::btree_set(any::<u16>(), 0..5),
         racked in prop::collection::btree_map(any::<u16>(), "[a-z0-9-]{1,9}", 0..5),
         (recovered, rebalances) in any::<(u64, bool)>(),
+        roles in prop::collection::btree_map(any::<u16>(), any::<bool>(), 0..5),
     ) {
         let detached = detached.into_iter().map(StoreNumber).collect();
         let write = copies.saturating_sub(less).max(1);
@@ -167,8 +170,33 @@ proptest! {
         prop_assert_eq!(CopiesRecord::decode(&first.encode()), Ok(first.clone()));
         let rack_of = racked.iter().map(|(store, rack)| (StoreNumber(*store), rack.clone())).collect();
         let suspended = racked.into_keys().map(StoreNumber).collect();
-        let record = CopiesRecord { racks: write, rack_of, suspended, recovered, rebalances, ..first };
-        prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record));
+        let record = CopiesRecord { racks: write, rack_of, suspended, recovered, rebalances, ..first.clone() };
+        // What programs before roles read.
+        prop_assert!(record.encode()[0] <= 2);
+        prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record.clone()));
+        let role_of: BTreeMap<StoreNumber, Role> = roles
+            .into_iter()
+            .map(|(store, is_endpoint)| (StoreNumber(store), if is_endpoint { Role::Endpoint } else { Role::Gateway }))
+            .collect();
+        let pool = |name: &String| Pool {
+            name: name.clone(),
+            bucket: "bucket".to_owned(),
+            prefix: String::new(),
+            endpoint: "http://h".to_owned(),
+            region: "r".to_owned(),
+            folder: name.clone(),
+            is_virtual: rebalances,
+            copies,
+        };
+        let pools: BTreeMap<StoreNumber, Pool> =
+            record.rack_of.iter().map(|(store, rack)| (*store, pool(rack))).collect();
+        prop_assert_eq!(record.count(pools.keys().copied()), pools.len());
+        let with_pools = CopiesRecord { pools: pools.clone(), ..record.clone() };
+        prop_assert_eq!(with_pools.count(pools.keys().copied()), pools.len() * usize::from(copies));
+        for record in [first, record, with_pools] {
+            let record = CopiesRecord { role_of: role_of.clone(), ..record };
+            prop_assert_eq!(CopiesRecord::decode(&record.encode()), Ok(record));
+        }
     }
 
     #[test]

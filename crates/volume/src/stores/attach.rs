@@ -139,7 +139,7 @@ fn take(
 }
 
 /// A number above all allocated ones, and above those of stores whose segments were loaded into another store.
-fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
+pub(super) fn free_number(engine: &dyn Engine) -> Result<StoreNumber, Error> {
     let (start, end) = key::all_stores();
     let mut last = None;
     engine.scan(&start, &end, &mut |row| {

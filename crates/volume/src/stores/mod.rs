@@ -16,6 +16,7 @@ mod copies;
 mod copy_rows;
 mod orphaned;
 mod place;
+mod pool_rows;
 mod processes;
 mod readers;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use self::copy_rows::{
 };
 pub use self::orphaned::{forget_segment, is_named, named_runs, oldest_read};
 pub use self::place::{StorePlace, store_identity, store_place};
+pub use self::pool_rows::add_pool;
 pub(crate) use self::processes::Alone;
 pub use self::processes::{Absences, Evict, Peers, Processes};
 pub(crate) use self::readers::Readers;
