@@ -1,5 +1,5 @@
 //! Commits per second with many waiting writers, beside `pgbench` on the same server:
-//! `cargo run --release -p margay-postgres --example commits -- URL [SECONDS [WRITERS [ROUNDS]]]`.
+//! `cargo run --release -p margay-postgres --example shared_commits -- URL [SECONDS [WRITERS [ROUNDS]]]`.
 //!
 //! Why:      a commit checks what its rows were, writes them, notes itself for the feed and proves its outcome; the goal is that
 //!           many that wait share enough of the server's work to be faster than single inserts (G2, 1.5 times).
