@@ -75,7 +75,9 @@ fn servers_change_to_tls_one_after_the_other_and_go_on_reading_each_other() {
     assert!(!error.is_not_found(), "{error}");
     let log = world.log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("store_tls=require")).collect();
-    assert!(lines.len() == 1 && lines[0].contains("is not reached"), "{lines:?}");
+    // One line for each ten seconds, however many reads fail.
+    let is_told = |line: &&str| line.contains("is not reached");
+    assert!(!lines.is_empty() && lines.iter().all(is_told), "{lines:?}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Volume {
             named.iter().filter(|(segment, runs)| !is_reached(**segment, runs)).map(|(segment, _)| *segment).collect();
         let Some(first) = lost.first() else { return Ok(()) };
         let text = format!(
-            "{} of {} segments, {first:?} the first, are neither in this directory nor at a server that can be reached: start              the other servers (margay cluster status names them)",
+            "{} of {} segments, {first:?} the first, are neither in this directory nor at a server that can be reached: start the other servers (margay cluster status names them)",
             lost.len(),
             named.len()
         );
