@@ -27,8 +27,18 @@ class Register:
         self.history = []
 
     def allowed(self):
+        return {self.last, *self.unknown, *self.doubtful}
+
+    def read_begins(self):
+        """What it may have now, and how long its history is."""
         with self.lock:
-            return {self.last, *self.unknown, *self.doubtful}
+            return self.allowed(), len(self.history)
+
+    def read_ends(self, begun):
+        """What may have been read: also what began and ended meanwhile, but nothing that was over before."""
+        before, mark = begun
+        with self.lock:
+            return before | self.allowed() | {state for _, state, _ in self.history[mark:]}
 
     def begins(self, state):
         with self.lock:
@@ -42,7 +52,7 @@ class Register:
             else:
                 # A request that was not answered may be carried out later, also after the next one was acknowledged.
                 self.doubtful.add(state)
-            self.history.append((round(time.time(), 3), state[:12], is_acknowledged))
+            self.history.append((round(time.time(), 3), state, is_acknowledged))
 
 
 class Load:
@@ -107,13 +117,13 @@ class Load:
     def check(self, node, key):
         """Whether the read was answered."""
         register = self.registers[key]
-        before = register.allowed()
+        begun = register.read_begins()
         try:
             status, body = ask(node, "GET", f"/{self.bucket}/{key}")
         except OSError:
             self.count("GET 0")
             return False
-        after = register.allowed()
+        states = register.read_ends(begun)
         self.count(f"GET {status}")
         if status == 500:
             self.internal.append((time.time(), node.name, "GET", key, body))
@@ -125,14 +135,12 @@ class Load:
             found = f"{words[1].decode()} {words[2].decode()}" if len(words) > 3 else "torn"
             if len(words) < 4 or body != content(words[0].decode(), int(words[1]), int(words[2])) or words[0].decode() != key:
                 found = f"torn: {body[:60]}"
-        # It may have changed while it was read: what was begun in that time is in `history`.
-        began_since = {state for _, state, _ in register.history[-50:]}
-        if found not in before | after and found[:12] not in began_since:
-            self.wrong.append((time.time(), node.name, key, found, sorted(before | after), register.history[-5:]))
+        if found not in states:
+            self.wrong.append((time.time(), node.name, key, found, sorted(states), register.history[-5:]))
         return True
 
     def list(self, node):
-        before = {key: register.allowed() for key, register in self.registers.items()}
+        begun = {key: register.read_begins() for key, register in self.registers.items()}
         try:
             status, page = ask(node, "GET", f"/{self.bucket}", "list-type=2")
         except OSError:
@@ -142,11 +150,9 @@ class Load:
             return
         shown = set(re.findall(r"<Key>([^<]*)</Key>", page.decode()))
         for key, register in self.registers.items():
-            states = before[key] | register.allowed()
+            states = register.read_ends(begun[key])
             if (key in shown and states == {ABSENT}) or (key not in shown and ABSENT not in states):
-                # What was begun and acknowledged meanwhile is in the history.
-                if ABSENT not in {state for _, state, _ in register.history[-10:]}:
-                    self.wrong.append((time.time(), node.name, key, "listing", sorted(states), register.history[-5:]))
+                self.wrong.append((time.time(), node.name, key, f"listing, shown: {key in shown}", sorted(states), register.history[-5:]))
 
     def end(self):
         self.over.set()
