@@ -3,6 +3,7 @@
 //! Not here:   which statements go through it (lane, read).
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage, So
 use crate::hosts::{self, OneHost};
 use crate::timeline::{TIMELINE, Timeline};
 use crate::tls::{Protected, Tls};
-use crate::trust::{BEAT, Trust};
+use crate::trust::{BEAT, Place, Trust};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
 /// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
@@ -28,6 +29,7 @@ const SETTINGS: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enab
 
 /// Of a new connection, until a standby has what it shows.
 const CONFIRM_TIME_MAX: Duration = Duration::from_secs(5);
+const GIVE_UP_TIME_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -61,6 +63,20 @@ impl Server {
     pub(crate) async fn connect(&self) -> Result<Connection, EngineError> {
         let place = self.trust.place()?;
         tokio::time::sleep(place.wait).await;
+        self.connect_at(place).await
+    }
+
+    /// Fails instead of waiting until it may be used: for who is waited for by others.
+    pub(crate) async fn connect_now(&self) -> Result<Connection, EngineError> {
+        let place = self.trust.place()?;
+        if !place.wait.is_zero() {
+            let why = "a server of PostgreSQL has just taken over, and another one may still be read".to_owned();
+            return Err(EngineError::Unavailable(why));
+        }
+        self.connect_at(place).await
+    }
+
+    async fn connect_at(&self, place: Place) -> Result<Connection, EngineError> {
         let connection = self.connect_to(place.host).await?;
         if connection.losses != place.losses {
             return Err(EngineError::Unavailable("PostgreSQL was lost while this process connected to it".to_owned()));
@@ -71,6 +87,9 @@ impl Server {
         if self.trust.is_leased() {
             // After a crash it shows what no standby has yet; this waits until one has.
             let confirmed = timeout(CONFIRM_TIME_MAX, connection.client.simple_query(BEAT)).await;
+            if !matches!(confirmed, Ok(Ok(_))) {
+                drop(tokio::spawn(self.give_up(&connection)));
+            }
             confirmed.map_err(|_| unconfirmed())?.map_err(|error| unavailable(&error))?;
             if connection.has_warned() {
                 return Err(unconfirmed());
@@ -82,17 +101,37 @@ impl Server {
     /// To a host, if it takes writes: a standby may lag behind what was answered.
     pub(crate) async fn connect_to(&self, host: usize) -> Result<Connection, EngineError> {
         let host = &self.hosts[host];
-        // One that hangs takes the connection, and says nothing.
-        match timeout(host.connect_time_max, self.greet(host)).await {
-            Ok(done) => done,
-            Err(_) => Err(EngineError::Unavailable("it does not answer".to_owned())),
+        let silent = || EngineError::Unavailable("it does not answer".to_owned());
+        let unknown = |error: io::Error| EngineError::Unavailable(format!("its name has no address: {error}"));
+        let places = timeout(host.connect_time_max, host.places()).await.map_err(|_| silent())?.map_err(unknown)?;
+        let mut why = EngineError::Unavailable("its name has no address".to_owned());
+        for place in &places {
+            // One that hangs takes the connection, and says nothing.
+            match timeout(host.connect_time_max, self.greet(place)).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => why = error,
+                Err(_) => why = silent(),
+            }
+        }
+        Err(why)
+    }
+
+    /// Ends the wait for a standby of a `BEAT` whose answer is not waited for any more. The server does not notice that the other end is
+    /// gone, and would keep a connection for each until a standby is there. Never for a commit: it would succeed on no copy.
+    pub(crate) fn give_up(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
+        let (cancel, tls) = (connection.client.cancel_token(), self.tls.clone());
+        async move {
+            match timeout(GIVE_UP_TIME_MAX, cancel.cancel_query(tls)).await {
+                Ok(Ok(())) => {}
+                other => tracing::debug!(?other, "a server that is given up is not told so"),
+            }
         }
     }
 
-    async fn greet(&self, host: &OneHost) -> Result<Connection, EngineError> {
+    async fn greet(&self, place: &Config) -> Result<Connection, EngineError> {
         let lost = self.trust.losses();
         let losses = *lost.borrow();
-        let (client, driver) = host.config.connect(self.tls.clone()).await.map_err(|error| unavailable(&error))?;
+        let (client, driver) = place.connect(self.tls.clone()).await.map_err(|error| unavailable(&error))?;
         let has_warned = Arc::new(AtomicBool::new(false));
         tokio::spawn(drive(driver, lost, losses, Arc::clone(&has_warned)));
         // What the server warns of at the start, such as another version of its collations, is about no statement.

@@ -3,6 +3,8 @@
 //! Why:        of several the one that takes writes is looked for at all of them at once: one that hangs takes the connection and says nothing.
 //! Not here:   which of them is chosen (primary).
 
+use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -21,8 +23,25 @@ const KEEPALIVES_MAX: u32 = 3;
 pub(crate) struct OneHost {
     pub(crate) config: Config,
     pub(crate) name: String,
-    /// Of a connection until it can be used.
+    /// Of a connection to one of its addresses until it can be used.
     pub(crate) connect_time_max: Duration,
+}
+
+impl OneHost {
+    /// For each address of the name: one may be that of a standby, another one that of the server that takes writes.
+    pub(crate) async fn places(&self) -> io::Result<Vec<Config>> {
+        let [Host::Tcp(name)] = self.config.get_hosts() else { return Ok(vec![self.config.clone()]) };
+        if !self.config.get_hostaddrs().is_empty() || name.parse::<IpAddr>().is_ok() {
+            return Ok(vec![self.config.clone()]);
+        }
+        let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+        let place = |address: IpAddr| {
+            let mut config = self.config.clone();
+            config.hostaddr(address);
+            config
+        };
+        Ok(found.map(|found| place(found.ip())).collect())
+    }
 }
 
 /// Each host of the URL with all that the URL says beside it.
@@ -110,5 +129,20 @@ mod tests {
         let all: Config = "postgres://u@a,b/d".parse().unwrap();
         let ports: Vec<_> = super::split(&all).iter().map(|host| host.config.get_ports().to_vec()).collect();
         assert_eq!(ports, [all.get_ports().get(..1).unwrap_or_default(), all.get_ports().get(..1).unwrap_or_default()]);
+    }
+
+    #[tokio::test]
+    async fn a_name_is_tried_at_each_of_its_addresses() {
+        let places = async |url: &str| split(&url.parse().unwrap())[0].places().await.unwrap();
+        let named = places("host=localhost port=7").await;
+        assert!(!named.is_empty());
+        for place in &named {
+            assert!(matches!(place.get_hostaddrs(), [address] if address.is_loopback()), "{place:?}");
+            assert_eq!(place.get_hosts(), [Host::Tcp("localhost".to_owned())], "certificates are of names");
+            assert_eq!(place.get_ports(), [7]);
+        }
+        for url in ["host=127.0.0.1", "host=/run/b", "host=localhost hostaddr=127.0.0.1"] {
+            assert_eq!(places(url).await.len(), 1, "{url}");
+        }
     }
 }

@@ -220,7 +220,8 @@ impl Lane {
     async fn settle(&mut self) -> Result<(), EngineError> {
         let Some(call) = self.unknown else { return Ok(()) };
         // Not through a connection that may have warned: it may be of a server that is none any more.
-        let connection = self.server.connect().await?;
+        // Who asks may be a thread on which others wait (margay_meta::patient), and the lane is held meanwhile.
+        let connection = self.server.connect_now().await?;
         let row =
             connection.client.query_one("select version, failed from resolve_v2($1, $2)", &[&self.id, &call]).await;
         let outcome =

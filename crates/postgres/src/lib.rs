@@ -15,7 +15,7 @@
 //!                confirm its commits (`trust`).
 //! Locking:    none here is held over a call.
 //! Durability: that of the server (`synchronous_commit`, which must be on): what is visible is durable.
-//! Not here:   asking again (margay_meta::patient), sessions that are fenced, TLS.
+//! Not here:   asking again (margay_meta::patient), sessions that are fenced.
 //! Source:     the schema is `schema.sql`; docs/design/0034.
 
 mod batch;

@@ -105,10 +105,13 @@ impl Trust {
         why.clone_into(&mut self.state.lock().why);
     }
 
+    /// None before a commit is confirmed: else all connections would wait at a server that has no standby, and stay there.
     pub(crate) fn place(&self) -> Result<Place, EngineError> {
         let now = self.now();
         let state = self.state.lock();
-        let Some(host) = state.primary else { return Err(EngineError::Unavailable(state.why.clone())) };
+        let (Some(host), Some(_)) = (state.primary, state.confirmed) else {
+            return Err(EngineError::Unavailable(state.why.clone()));
+        };
         Ok(Place { host, losses: *self.losses.borrow(), wait: state.usable_from.saturating_sub(now) })
     }
 
@@ -147,12 +150,12 @@ mod tests {
         let (clock, trust) = of(true);
         assert!(trust.place().is_err());
         trust.found(1, false);
-        let place = trust.place().unwrap();
-        assert_eq!((place.host, place.wait), (1, Duration::ZERO));
-        assert!(trust.check_read(place.losses).is_err(), "nothing is confirmed");
+        assert!(trust.place().is_err() && trust.check_read(0).is_err(), "nothing is confirmed");
         let began = trust.now();
         clock.advance(SECOND);
         trust.confirm(began);
+        let place = trust.place().unwrap();
+        assert_eq!((place.host, place.wait), (1, Duration::ZERO));
         clock.advance(LEASE - SECOND);
         trust.check_read(place.losses).unwrap();
         clock.advance(Duration::from_millis(1));
@@ -170,16 +173,19 @@ mod tests {
     fn a_new_server_is_used_when_nobody_reads_from_the_old_one() {
         let (clock, trust) = of(true);
         trust.found(0, true);
+        trust.confirm(trust.now());
         clock.advance(SECOND);
         assert_eq!(trust.place().unwrap().wait, LEASE - SECOND);
         trust.lose("gone");
         // The same one again: the wait goes on.
         trust.found(0, false);
+        trust.confirm(trust.now());
         assert_eq!(trust.place().unwrap().wait, LEASE - SECOND);
         clock.advance(LEASE);
         assert_eq!(trust.place().unwrap().wait, Duration::ZERO);
         let (_, trust) = of(false);
         trust.found(0, true);
+        trust.confirm(trust.now());
         assert_eq!(trust.place().unwrap().wait, Duration::ZERO);
         trust.check_read(0).unwrap();
     }

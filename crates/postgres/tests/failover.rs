@@ -7,16 +7,25 @@
 
 mod server;
 
+use std::collections::BTreeSet;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use margay_meta::{Batch, CommitError, CommitOutcome, CommitToken, Engine, EngineError, Write};
-use margay_postgres::{PostgresEngine, PostgresOptions};
+use margay_postgres::{OpenError, PostgresEngine, PostgresOptions};
 
 use crate::server::Server;
 
 /// As long as a process waits before it uses a server that has taken the place of another one.
 const OTHERS_WAIT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(90);
+const SOCKET: &str = ".s.PGSQL.5432";
+/// Longer than the others are waited for once a server that takes writes has answered.
+const SLOW: Duration = Duration::from_millis(1500);
+
+/// The connections whose beats wait for a standby.
+const BEATS: &str = "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%emit_message%'";
 
 fn put(value: &[u8]) -> Batch {
     let writes = vec![Write::Put { key: b"k".to_vec(), value: value.to_vec() }];
@@ -44,6 +53,40 @@ fn until<T>(what: &str, mut tried: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A machine that is busy may let a standby answer late.
+fn opened(options: &PostgresOptions) -> PostgresEngine {
+    until("it is opened", || match PostgresEngine::open(options) {
+        Ok(engine) => Some(engine),
+        Err(OpenError::Failed(EngineError::Unavailable(_))) => None,
+        Err(error) => panic!("{error:?}"),
+    })
+}
+
+/// Another way to a server, through which each connection takes a while.
+fn slow_way(to: &Server) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+    let socket = to.place().join(SOCKET);
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let (near, socket) = (near.unwrap(), socket.clone());
+            std::thread::spawn(move || {
+                std::thread::sleep(SLOW);
+                let Ok(far) = UnixStream::connect(&socket) else { return };
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || pass(&far_too, &near_too));
+                pass(&near, &far);
+            });
+        }
+    });
+    folder
+}
+
+fn pass(mut from: &UnixStream, mut to: &UnixStream) {
+    drop(std::io::copy(&mut from, &mut to));
+    drop(to.shutdown(Shutdown::Both));
 }
 
 /// The value, unless the engine cannot say.
@@ -80,10 +123,10 @@ fn commit(engine: &PostgresEngine, value: &[u8]) {
 #[test]
 fn a_server_whose_place_was_taken_is_not_read_any_more() {
     let Some((server, standby, options)) = pair() else { return };
-    let old = PostgresEngine::open(&options).unwrap();
+    let old = opened(&options);
     commit(&old, b"1");
     // Through each of its connections, which stay open.
-    (0..2 * options.readers).for_each(|_| assert_eq!(read(&old).unwrap(), b"1"));
+    (0..2 * options.readers).for_each(|_| assert_eq!(until("it is read", || read(&old)), b"1"));
     // The server is not told.
     standby.sql("select pg_promote(false)");
     until("the standby confirms no more", || {
@@ -102,7 +145,7 @@ fn a_server_whose_place_was_taken_is_not_read_any_more() {
         found
     });
     commit(&old, b"3");
-    let new = PostgresEngine::open(&options).unwrap();
+    let new = opened(&options);
     assert_eq!(until("it is read", || read(&new)), b"3");
     drop(server);
 }
@@ -110,7 +153,7 @@ fn a_server_whose_place_was_taken_is_not_read_any_more() {
 #[test]
 fn a_server_that_stands_still_is_left_and_its_answers_are_not_believed_later() {
     let Some((server, standby, options)) = pair() else { return };
-    let engine = PostgresEngine::open(&options).unwrap();
+    let engine = opened(&options);
     commit(&engine, b"1");
     server.pause(true);
     // It takes connections and bytes, and answers nothing.
@@ -132,7 +175,7 @@ fn a_server_that_stands_still_is_left_and_its_answers_are_not_believed_later() {
 #[test]
 fn without_a_standby_nothing_is_answered() {
     let Some((server, standby, options)) = pair() else { return };
-    let engine = PostgresEngine::open(&options).unwrap();
+    let engine = opened(&options);
     commit(&engine, b"1");
     standby.kill();
     until("who commits is told", || match engine.commit(put(b"2")) {
@@ -142,8 +185,29 @@ fn without_a_standby_nothing_is_answered() {
     // The server shows what no standby has only once one has it.
     let refused = PostgresEngine::open(&options).map(drop);
     assert!(refused.is_err(), "a server without standbys is not used");
+    // Who looks for a server again and again leaves no connections that wait for a standby: the server would refuse others in the end.
+    let mut seen = BTreeSet::new();
+    let waiting = || -> BTreeSet<String> { server.told(BEATS).split_whitespace().map(str::to_owned).collect() };
+    until("it is looked for several times", || {
+        seen.extend(waiting());
+        (seen.len() >= 4).then_some(())
+    });
+    until("those that were given up end", || (waiting().len() <= 1).then_some(()));
     standby.begin();
     commit(&engine, b"3");
     assert_eq!(until("it is read", || read(&engine)), b"3");
     drop(server);
+}
+
+#[test]
+fn a_server_that_answers_later_than_its_standby_is_found() {
+    let Some((server, standby, mut options)) = pair() else { return };
+    let way = slow_way(&server);
+    let direct = server.place().display().to_string();
+    assert!(options.config.contains(&direct), "{}", options.config);
+    options.config = options.config.replace(&direct, &way.path().display().to_string()) + " connect_timeout=60";
+    let engine = opened(&options);
+    commit(&engine, b"1");
+    assert_eq!(until("it is read", || read(&engine)), b"1");
+    drop(standby);
 }
