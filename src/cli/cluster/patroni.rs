@@ -30,6 +30,8 @@ pub(super) struct Member {
     pub(super) timeline: Option<u64>,
     /// Bytes of the log that it lacks, if that is known.
     pub(super) lag: Option<u64>,
+    /// Of its Patroni, if that is told.
+    pub(super) api_url: Option<String>,
 }
 
 impl Member {
@@ -37,9 +39,14 @@ impl Member {
         ["leader", "master", "standby_leader"].contains(&self.role.as_str())
     }
 
-    /// It has all commits that were answered.
+    /// It has all commits that were answered, or is one of some of which each commit is on enough.
     pub(super) fn is_synchronous(&self) -> bool {
-        ["sync_standby", "quorum_standby"].contains(&self.role.as_str())
+        self.role == "sync_standby" || self.is_of_quorum()
+    }
+
+    /// It may lack commits that were answered, since others have confirmed them.
+    pub(super) fn is_of_quorum(&self) -> bool {
+        self.role == "quorum_standby"
     }
 
     pub(super) fn runs(&self) -> bool {
@@ -61,6 +68,7 @@ pub(super) fn members_of(answer: &str) -> Result<Vec<Member>, String> {
                 state: text("state")?,
                 timeline: member["timeline"].as_u64(),
                 lag: member["lag"].as_u64(),
+                api_url: member["api_url"].as_str().map(str::to_owned),
             })
         })
         .collect()
@@ -90,6 +98,13 @@ impl Patroni {
     /// Gives an order, once.
     pub(super) fn order(&self, path: &str, order: &Value) -> Result<(u16, String), String> {
         self.ask("POST", path, Some(order))
+    }
+
+    /// Whether PostgreSQL of a primary answers its own Patroni now; what the others know of it may be some seconds old.
+    pub(super) fn answers(&self, member: &Member) -> bool {
+        let url = member.api_url.as_deref().map(|url| url.trim_end_matches("/patroni"));
+        let Some(Ok(place)) = url.map(place_of) else { return false };
+        self.ask_one(&place, "GET", "/primary", None).is_ok_and(|(status, _)| status == 200)
     }
 
     fn ask(&self, method: &str, path: &str, order: Option<&Value>) -> Result<(u16, String), String> {
@@ -151,9 +166,12 @@ fn place_of(url: &str) -> Result<String, String> {
     Ok(if place.contains(':') { place.to_owned() } else { format!("{place}:{PORT}") })
 }
 
-/// The order to make `candidate` the primary in place of `leader`.
-pub(super) fn switch(leader: &str, candidate: &str) -> Value {
-    json!({"leader": leader, "candidate": candidate})
+/// The order to make `candidate` the primary in place of `leader`, or one that Patroni chooses.
+pub(super) fn switch(leader: &str, candidate: Option<&str>) -> Value {
+    match candidate {
+        Some(candidate) => json!({"leader": leader, "candidate": candidate}),
+        None => json!({"leader": leader}),
+    }
 }
 
 #[cfg(test)]
@@ -162,12 +180,15 @@ mod tests {
 
     #[test]
     fn answers_of_patroni_are_understood_and_others_refused() {
-        let told = r#"{"members": [{"name": "a", "role": "leader", "state": "running", "timeline": 3},
+        let told = r#"{"members": [{"name": "a", "role": "leader", "state": "running", "timeline": 3,
+             "api_url": "http://10.0.0.1:8008/patroni"},
             {"name": "b", "role": "sync_standby", "state": "streaming", "timeline": 3, "lag": 0},
             {"name": "c", "role": "replica", "state": "start failed", "lag": "unknown"}], "scope": "margay"}"#;
         let members = members_of(told).unwrap();
         assert!(members[0].is_leader() && members[0].runs() && members[1].is_synchronous() && !members[2].runs());
         assert_eq!((members[1].lag, members[2].lag), (Some(0), None));
+        assert_eq!(members[0].api_url.as_deref(), Some("http://10.0.0.1:8008/patroni"));
+        assert_eq!(switch("a", None), json!({"leader": "a"}));
         for wrong in ["", "[]", r#"{"members": 1}"#, r#"{"members": [{"role": "leader"}]}"#] {
             assert!(members_of(wrong).is_err(), "{wrong}");
         }
