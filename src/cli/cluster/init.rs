@@ -91,6 +91,10 @@ fn is_address(address: &str) -> bool {
     !address.is_empty() && address.len() <= 253 && address.bytes().all(is_part)
 }
 
+fn is_number(address: &str) -> bool {
+    address.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
 fn host_of(word: &str) -> Result<Host, Failure> {
     let wrong = |why: &str| {
         Failure::usage(format!("--host {word}: {why}; for example --host a=10.0.0.1 or --host a=10.0.0.1,rack=2"))
@@ -155,9 +159,8 @@ fn values(env: &Env, init: &Init, hosts: &[Host]) -> Values {
         let Host { address, .. } = host;
         let rule = |base: &str, user: &str| format!("    - host {base} {user} {address}/32 scram-sha-256");
         // A name of DNS has no length of a network.
-        let is_number = address.parse::<std::net::Ipv4Addr>().is_ok();
         let rules = [("all", "all"), ("replication", "replicator")].map(|(base, user)| rule(base, user)).join("\n");
-        if is_number { rules } else { rules.replace("/32", "") }
+        if is_number(address) { rules } else { rules.replace("/32", "") }
     };
     let mode = if init.quorum { "quorum" } else { "\"on\"" };
     let is_old = init.patroni < PATRONI_WITH_QUORUM;
@@ -223,7 +226,14 @@ pub(super) fn run(init: &Init) -> Result<(), Failure> {
     let shared = values(&env, init, &hosts);
     for host in &hosts {
         let rack = if host.rack.is_empty() { String::new() } else { format!("rack = \"{}\"", host.rack) };
-        let own = [("name", host.name.clone()), ("address", host.address.clone()), ("rack", rack)];
+        // etcd listens at numbers only.
+        let listen = if is_number(&host.address) { host.address.as_str() } else { "0.0.0.0" };
+        let own = [
+            ("name", host.name.clone()),
+            ("address", host.address.clone()),
+            ("listen_address", listen.to_owned()),
+            ("rack", rack),
+        ];
         let all: Values = own.into_iter().chain(shared.iter().cloned()).collect();
         let folder = init.out.join(&host.name);
         env.disk.create_private_dir(&folder).map_err(|error| cannot(&folder, &error))?;
@@ -270,6 +280,12 @@ mod tests {
         ] {
             assert!(patroni.contains(line), "{line}: {patroni}");
         }
+        let etcd = read("c/etcd.env");
+        assert!(
+            etcd.contains("LISTEN_PEER_URLS=http://0.0.0.0:")
+                && etcd.contains("ADVERTISE_CLIENT_URLS=http://db-c.example:")
+        );
+        assert!(read("a/etcd.env").contains("LISTEN_CLIENT_URLS=http://10.0.0.1:"));
         assert!(read("a/margay.toml").contains("rack = \"r1\"") && !read("b/margay.toml").contains("\nrack"));
         let toml = read("c/margay.toml");
         crate::settings::file::read(&toml).unwrap();
