@@ -19,7 +19,7 @@ from patroni import Hosts, missing, patroni_version, postgres_version  # noqa: E
 from registers import Load  # noqa: E402
 from server import BINARY  # noqa: E402
 
-BUCKET, WRITERS, AGAIN_SECONDS, REST_SECONDS = "cluster", 3, 300, 2
+BUCKET, WRITERS, AGAIN_SECONDS, READ_SECONDS, REST_SECONDS = "cluster", 3, 300, 120, 2
 
 
 def written_since(load, before):
@@ -29,6 +29,16 @@ def written_since(load, before):
         if time.monotonic() > end:
             raise SystemExit(f"nothing is written for {AGAIN_SECONDS} s")
         time.sleep(0.05)
+
+
+def answered(load, node, key):
+    """Whether a key is read at a server, which may be busy for a while."""
+    end = time.monotonic() + READ_SECONDS
+    while not load.check(node, key):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def main():
@@ -45,7 +55,8 @@ def main():
         load = Load(world.nodes, BUCKET, WRITERS, 1)
         try:
             time.sleep(REST_SECONDS)
-            primary, before = world.primary(), load.done()
+            world.until("the cluster is whole", world.is_whole)
+            primary, before = world.until("there is one primary", world.primary), load.done()
             primary.kill("postgres")
             killed = time.monotonic()
             written_since(load, before)
@@ -62,7 +73,7 @@ def main():
         wrong = [*load.wrong, *load.internal]
         for one in wrong[:10]:
             print("WRONG", one)
-        read = [load.check(node, key) for node in world.nodes for key in load.registers]
+        read = [answered(load, node, key) for node in world.nodes for key in load.registers]
         assert not wrong and not load.wrong and all(read), f"{len(wrong)} wrong, {sum(read)} of {len(read)} read"
         print(
             f"evidence: PostgreSQL {postgres_version()} with Patroni {patroni_version()} and etcd, three hosts as cluster init sets them up (in {up:.0f} s): "

@@ -21,7 +21,7 @@ import urllib.request
 from cluster import Node, World, ask
 from server import ACCESS, BINARY, SECRET, Server
 
-STARTED_SECONDS, LOOK_SECONDS, PATRONI_PORT = 300, 0.1, 8008
+STARTED_SECONDS, ENDED_SECONDS, LOOK_SECONDS, PATRONI_PORT = 300, 60, 0.1, 8008
 PROGRAMS = {"patroni": "PATRONI", "etcd": "ETCD"}
 NAMES = "abcdefg"
 
@@ -48,12 +48,19 @@ def patroni_version():
     return int(re.search(r"(\d+)\.", told)[1])
 
 
+def lives(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class Host:
     """`place`: its address, and what leads into its namespace."""
 
     def __init__(self, folder, name, place):
         self.folder, self.name, (self.address, self.before) = pathlib.Path(folder) / name, name, place
-        self.running = {}
+        self.running, self.groups = {}, []
 
     def take(self, made):
         """What `cluster init` has written for it, with the folders of this test."""
@@ -103,7 +110,11 @@ class Host:
         """`margay-etcd` or `margay-patroni`."""
         command, environment = self.unit(name)
         with open(self.folder / f"{name}.log", "ab") as log:
-            self.running[name] = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+            # A group of its own: Patroni starts PostgreSQL and other programs, and all of them are to be gone in the end.
+            self.running[name] = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )
+            self.groups.append(self.running[name].pid)
 
     def is_running(self, name):
         return name in self.running and self.running[name].poll() is None
@@ -132,6 +143,25 @@ class Host:
         for name in names:
             if name in self.running:
                 self.running[name].wait()
+
+    def end(self):
+        """All that was started here, until nothing of it is left: its folder is removed after that."""
+        end = time.monotonic() + ENDED_SECONDS
+        postgres = self.pids("postgres")
+        self.kill("margay-patroni")
+        self.kill("postgres", "margay-etcd")
+        while left := [pid for pid in {*postgres, *self.pids("postgres"), *self.of_groups()} if lives(pid)]:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > end:
+                print(f"left of {self.name}: {left}")
+                return
+            time.sleep(LOOK_SECONDS)
+
+    def of_groups(self):
+        """PostgreSQL itself makes a group of its own, and is known by its file."""
+        return [int(pid) for group in self.groups for pid in subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True).stdout.split()]
 
     def asks(self, path, timeout=2):
         """What Patroni answers: status and content, 0 if nothing."""
@@ -206,16 +236,24 @@ class Hosts(World):
             node.wait()
         done = self.cluster("set", "--copies", str(copies), "--write", str(write))
         assert done.returncode == 0, done.stderr
-        time.sleep(1.5)
-        status, _ = ask(self.nodes[0], "PUT", f"/{bucket}")
-        assert status == 200, f"no bucket: {status}"
+        # Servers look at the settings of the cluster now and then, and a busy machine answers late.
+        self.until("there is a bucket", lambda: self.has_bucket(bucket))
+
+    def has_bucket(self, bucket):
+        try:
+            status, _ = ask(self.nodes[0], "PUT", f"/{bucket}")
+        except OSError:
+            return False
+        # An answer that was lost has made it too.
+        return status in (200, 409)
 
     def until(self, what, is_so, seconds=STARTED_SECONDS):
         end = time.monotonic() + seconds
-        while not is_so():
+        while not (found := is_so()):
             if time.monotonic() > end:
                 raise SystemExit(f"not within {seconds} s: {what}; see {self.folder}")
             time.sleep(LOOK_SECONDS)
+        return found
 
     def primary(self):
         """Whom Patroni takes for it, if there is one."""
@@ -242,7 +280,6 @@ class Hosts(World):
         for host, node in zip(self.hosts, self.nodes):
             if node.server.process and node.server.process.poll() is None:
                 node.server.kill()
-            host.kill("margay-patroni")
-            host.kill("postgres", "margay-etcd")
+            host.end()
         if self.network:
             self.network.close()

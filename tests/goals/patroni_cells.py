@@ -37,7 +37,8 @@ class HostTurns(Hosts):
 
     def turn(self, cell, load):
         self.until("the cluster is whole", self.is_whole, WHOLE_SECONDS)
-        primary = self.primary()
+        # It answers late now and then.
+        primary = self.until("there is one primary", self.primary, WHOLE_SECONDS)
         of_primary = {"primary": self.killed, "host": self.host, "lost": self.lost, "hang": self.hang, "frozen": self.frozen, "patroni": self.patroni}
         if cell in of_primary:
             of_primary[cell](primary)
