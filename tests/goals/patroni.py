@@ -236,7 +236,8 @@ class Hosts(World):
             node.wait()
         done = self.cluster("set", "--copies", str(copies), "--write", str(write))
         assert done.returncode == 0, done.stderr
-        # Servers look at the settings of the cluster now and then, and a busy machine answers late.
+        # Servers look at the settings of the cluster each second.
+        time.sleep(1.5)
         self.until("there is a bucket", lambda: self.has_bucket(bucket))
 
     def has_bucket(self, bucket):
