@@ -18,6 +18,7 @@ use crate::error::invalid;
 use crate::folder::Folder;
 use crate::names::fetching_name;
 use crate::segment::Segment;
+use crate::space::SpaceGate;
 use crate::store::Store;
 use crate::{Kind, Run, SegmentError, SegmentId, SegmentInfo, verify_run_in};
 
@@ -29,11 +30,13 @@ pub struct Remade {
     path: PathBuf,
     file: Arc<dyn File>,
     env: Env,
+    space: Arc<SpaceGate>,
     is_finished: bool,
 }
 
 impl Remade {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), SegmentError> {
+        drop(self.space.grant(bytes.len() as u64)?);
         Ok(self.file.write_all_at(bytes, offset)?)
     }
 
@@ -62,7 +65,8 @@ impl Store {
         let path = folder.options.folder.join(fetching_name(id, kind));
         let file = folder.env.disk.open(&path, OpenMode::OpenOrCreate)?;
         file.set_len(0)?;
-        Ok(Remade { id, kind, path, file, env: folder.env.clone(), is_finished: false })
+        let (env, space) = (folder.env.clone(), Arc::clone(&folder.space));
+        Ok(Remade { id, kind, path, file, env, space, is_finished: false })
     }
 
     /// The file is whole: it gets its name. Durable when it returns (R1).
@@ -88,6 +92,8 @@ impl Store {
         let folder = self.folder();
         folder.check_poison()?;
         let end = offset.checked_add(bytes.len() as u64).ok_or_else(|| invalid("bytes behind the end of any file"))?;
+        // The run may be a hole now.
+        drop(folder.space.grant(bytes.len() as u64)?);
         let segment = folder.listed(id)?;
         folder.file(&segment)?.write_all_at(bytes, offset)?;
         segment.grow_len(end);
@@ -143,8 +149,9 @@ mod tests {
         let (run, bytes) = written(&store(folder.path()));
         let path = folder.path().join(segment_name(run.segment, Kind::Pack));
         let half = folder.path().join(fetching_name(run.segment, Kind::Pack));
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&half, b"half").unwrap();
+        let disk = Env::real().disk;
+        disk.remove(&path).unwrap();
+        disk.open(&half, OpenMode::OpenOrCreate).unwrap().write_all_at(b"half", 0).unwrap();
         let one = store(folder.path());
         assert!(!half.exists(), "the start removes it");
         let remade = one.remake(run.segment, Kind::Pack).unwrap();

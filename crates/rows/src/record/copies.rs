@@ -24,7 +24,7 @@ const COPIES_MAX: u8 = 8;
 /// Most stores that an operator may have detached, or suspended, or that have a rack or a role.
 const STORES_MAX: usize = 4096;
 /// Most pools that a volume ever had.
-const POOLS_MAX: usize = 64;
+pub const POOLS_MAX: usize = 64;
 const ENDPOINT: u8 = 1;
 const GATEWAY: u8 = 2;
 /// Longest name of a rack, in bytes.

@@ -27,7 +27,7 @@ mod tests;
 
 pub use back::BackRow;
 pub use bucket::Bucket;
-pub use copies::{CopiesRecord, RACK_BYTES_MAX, Role, is_rack};
+pub use copies::{CopiesRecord, POOLS_MAX, RACK_BYTES_MAX, Role, is_rack};
 pub use data::Data;
 pub use directory::DirectoryRecord;
 pub use entry::{DirectoryEntry, Entry, FileEntry, Line, Summary};

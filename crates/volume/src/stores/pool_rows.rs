@@ -3,9 +3,11 @@
 //! Invariants: L1 a pool has a number that no other store has or gets: it has the row of a store, and the commit asserts that it was absent.
 //! Not here:   what is in a pool (margay-cluster).
 
+use std::io;
+
 use margay_meta::Engine;
 use margay_rows::key;
-use margay_rows::record::{CopiesRecord, Pool, StoreRecord};
+use margay_rows::record::{CopiesRecord, POOLS_MAX, Pool, StoreRecord};
 use margay_segment::{StoreIdentity, StoreNumber};
 
 use super::attach::free_number;
@@ -28,6 +30,11 @@ pub fn add_pool(
         let row = engine.get(&key::copies())?.value;
         let mut copies = row.as_ref().map(|row| CopiesRecord::decode(&row.value)).transpose()?.unwrap_or_default();
         let Some(pool) = make(&copies) else { return Ok(None) };
+        if copies.pools.len() >= POOLS_MAX {
+            return Err(
+                io::Error::other(format!("a volume has {POOLS_MAX} pools at most, removed ones among them")).into()
+            );
+        }
         assert!(pool.is_valid(), "the texts of a pool are short, and not empty");
         copies.pools.insert(number, pool);
         let mut draft = Draft::default();
@@ -70,6 +77,17 @@ mod tests {
             is_virtual: false,
             copies: 2,
         }
+    }
+
+    #[test]
+    fn one_pool_too_many_is_refused_and_those_that_are_there_stay() {
+        let engine = Memory::default();
+        for _ in 0..POOLS_MAX {
+            add_pool(&engine, IDENTITY, &|_| Some(pool("one"))).unwrap().unwrap();
+        }
+        let refused = add_pool(&engine, IDENTITY, &|_| Some(pool("one"))).unwrap_err();
+        assert!(refused.to_string().contains("64 pools at most"));
+        assert_eq!(read_copies(&engine).unwrap().pools.len(), POOLS_MAX);
     }
 
     #[test]
