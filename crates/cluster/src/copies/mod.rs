@@ -5,7 +5,7 @@
 //!             and for the faster one of the two.
 //! Layout:     `segment` is what was written to one segment and who has it, `send` one store's part of it, `targets` which stores may
 //!             be asked, `upkeep` what nobody waits for: `repair` makes copies that are missing, `rebalance` moves some,
-//!             `trim` removes those that are too many, `pooled` puts segments into pools.
+//!             `trim` removes those that are too many, `pooled` puts segments into pools, `pool_sweep` removes what is left there.
 //! Invariants: C1 what counts as copied is durable in the file of another store's process.
 //!             C2 the bytes that are sent are those of the own file, so a copy is the same file.
 //!                Of a file that this process has not written only that is sent which was verified (`right`).
@@ -19,6 +19,7 @@ mod elsewhere;
 mod mend;
 mod orders;
 mod orphaned;
+mod pool_sweep;
 mod pooled;
 mod put;
 mod rebalance;
@@ -88,6 +89,8 @@ pub(crate) struct Inner {
     put: Mutex<HashMap<SegmentId, Instant>>,
     /// Held while a file is made right.
     mending: Mutex<()>,
+    /// Files that are gone are being fetched.
+    is_fetching: AtomicBool,
     sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     background_sends: Mutex<HashMap<StoreNumber, Arc<Semaphore>>>,
     /// Writes that wait for copies.
@@ -156,6 +159,7 @@ impl HttpCopies {
             partial: Mutex::default(),
             put: Mutex::default(),
             mending: Mutex::default(),
+            is_fetching: AtomicBool::new(false),
             sends: Mutex::default(),
             background_sends: Mutex::default(),
             waits: AtomicU64::new(0),
@@ -197,7 +201,7 @@ impl HttpCopies {
 
 impl Drop for HttpCopies {
     fn drop(&mut self) {
-        self.inner.is_over.store(true, Ordering::Release);
+        self.inner.end();
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
             // The panic was already reported.
@@ -209,6 +213,11 @@ impl Drop for HttpCopies {
 impl Inner {
     fn own_number(&self) -> StoreNumber {
         self.own.name().number
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.wake_upkeep();
     }
 
     /// The thread of upkeep is to end.
@@ -292,10 +301,11 @@ impl Inner {
     /// `needed`: so many are waited for. Only for those a store is tried that has just failed: each failure ends a segment.
     fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize, needed: usize) {
         copied.revive(&|store| self.targets.is_usable(store));
+        let pools = self.pools_with(copied.id);
         loop {
             let (mut has, is_needed) = (copied.sent_to(), copied.count().sending < needed);
             let is_more = has.len() < wanted;
-            has.push(self.own_number());
+            has.extend(pools.iter().copied().chain([self.own_number()]));
             let store = match is_more {
                 true => self.targets.choose(copied.id, (&has, &copied.tried()), is_needed),
                 false if self.is_spread(&has) => None,
@@ -304,7 +314,7 @@ impl Inner {
             let Some(store) = store else { break };
             copied.join(store);
         }
-        let is_short = self.racks_with(&copied.sent_to()) < self.targets.numbers().racks;
+        let is_short = self.racks_with(&[copied.sent_to(), pools].concat()) < self.targets.numbers().racks;
         if copied.count().sending < needed || needed > 0 && is_short {
             copied.revive(&|store| self.targets.is_open(store));
         }
@@ -324,9 +334,15 @@ impl Inner {
         usize::from(numbers.racks.max(numbers.copies.min(2)))
     }
 
-    /// Whether a segment that these stores and the own one have can be in more racks.
+    /// Pools that have a segment.
+    fn pools_with(&self, id: SegmentId) -> Vec<StoreNumber> {
+        let (stores, numbers) = (self.stores.lock(), self.targets.numbers());
+        stores.get(&id).into_iter().flatten().copied().filter(|store| numbers.is_pool(*store)).collect()
+    }
+
+    /// Whether a segment that these stores, its pools and the own one have can be in more racks.
     fn may_spread(&self, id: SegmentId, others: &[StoreNumber]) -> bool {
-        let all = [others, &[self.own_number()]].concat();
+        let all = [others, &self.pools_with(id), &[self.own_number()]].concat();
         !others.is_empty() && !self.is_spread(&all) && self.targets.choose_rack(id, &all, &[]).is_some()
     }
 

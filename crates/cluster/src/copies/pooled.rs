@@ -1,24 +1,25 @@
-//! Segments that are written no more are put into pools, and objects of pools that no row names go.
+//! Segments that are written no more are put into pools.
 //!
 //! Invariants: P1 only a file that is right is put there, whole (`right`), and it counts once it was read back (B2 of `pools`).
-//!             P2 an object is removed once its segment's file was, and so after the proofs of reclaim; or when no row has named the pool for
-//!                it during `UNNAMED_FOR`: the first row that does may be that much later than its bytes.
+//!             P2 an object is removed once its segment's file was, and so after the proofs of reclaim; or by a sweep (`pool_sweep`).
 //! Locking:    used by the thread of upkeep; its tasks share `tried` and `running`.
-//! Not here:   requests (pools), copies at other servers that are too many then (trim).
+//! Not here:   requests (pools), objects that no row names (pool_sweep), copies at other servers that are too many then (trim).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use margay_segment::{Kind, SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{Error, is_referenced, read_segment, visit_segments_made_by};
+use margay_volume::{Error, is_referenced};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Inner, right};
+use super::Inner;
+use super::pool_sweep::PoolSweep;
+use super::repair::{PARTIAL_AGAIN, read_or_mend};
 use crate::pools::{PoolError, PoolObjects, ReadOwn};
 
 /// Segments that one process puts at once.
@@ -27,26 +28,21 @@ const PUTS_AT_ONCE: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// One that could not be put is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// What is in a pool is compared with the rows so often.
-const SWEEP_EVERY: Duration = Duration::from_secs(600);
-/// An object that no row names is kept for so long.
-const UNNAMED_FOR: Duration = Duration::from_secs(3600);
 
-type Copy = (SegmentId, StoreNumber);
+pub(super) type Copy = (SegmentId, StoreNumber);
+/// What is being put or removed, and what could not be put and when.
+pub(super) type Tried = Arc<Mutex<HashMap<Copy, Option<Instant>>>>;
 
 #[derive(Default)]
 pub(super) struct Pooled {
     running: Arc<AtomicUsize>,
-    /// What is being put, and what could not be put and when.
-    tried: Arc<Mutex<HashMap<Copy, Option<Instant>>>>,
+    tried: Tried,
     looked_at: Option<Instant>,
-    swept_at: Option<Instant>,
-    /// Objects that no row names, and since when.
-    unnamed: HashMap<Copy, Instant>,
+    sweep: PoolSweep,
 }
 
 /// Pools that are in use and can be opened.
-fn pools(inner: &Inner) -> Vec<Arc<PoolObjects>> {
+pub(super) fn pools(inner: &Inner) -> Vec<Arc<PoolObjects>> {
     let numbers = inner.targets.numbers();
     let in_use = numbers.pools.keys().filter(|number| !numbers.detached.contains(number));
     in_use.filter_map(|number| inner.peers.pools.objects(*number)).collect()
@@ -61,7 +57,7 @@ fn is_due(inner: &Inner, info: &SegmentInfo, pool: StoreNumber) -> bool {
         && !inner.own.is_written(info.id)
         && !has()
         && !is_busy()
-        && !inner.partial.lock().contains_key(&info.id)
+        && inner.partial.lock().get(&info.id).is_none_or(|at| at.elapsed() >= PARTIAL_AGAIN)
 }
 
 impl Pooled {
@@ -72,13 +68,7 @@ impl Pooled {
                 self.put_some(inner, &pool, now)?;
             }
         }
-        if self.swept_at.is_none_or(|at| at + SWEEP_EVERY <= now) {
-            self.swept_at = Some(now);
-            for pool in pools(inner).into_iter().filter(|_| inner.targets.is_lowest_of_live(inner.own_number())) {
-                self.sweep(inner, &pool, now)?;
-            }
-        }
-        Ok(())
+        self.sweep.go_on(inner, &self.tried, now)
     }
 
     fn put_some(&mut self, inner: &Arc<Inner>, pool: &Arc<PoolObjects>, now: Instant) -> Result<(), Error> {
@@ -99,60 +89,9 @@ impl Pooled {
         }
         Ok(())
     }
-
-    /// Removes objects that no row names (P2).
-    fn sweep(&mut self, inner: &Arc<Inner>, pool: &Arc<PoolObjects>, now: Instant) -> Result<(), Error> {
-        let (mut there, mut after) = (Vec::new(), None);
-        loop {
-            let objects = Arc::clone(pool);
-            let page = inner.peers.block(async move { objects.list(after).await });
-            match page {
-                Some(Ok(page)) if page.is_empty() => break,
-                Some(Ok(page)) => {
-                    after = page.last().copied();
-                    there.extend(page);
-                }
-                Some(Err(error)) => {
-                    tracing::warn!(pool = pool.name, %error, "what is in a pool is compared with the rows later");
-                    return Ok(());
-                }
-                None => return Ok(()),
-            }
-        }
-        let named = named(inner, &there, pool.number)?;
-        let before = std::mem::take(&mut self.unnamed);
-        self.unnamed.extend(before.iter().filter(|((_, number), _)| *number != pool.number));
-        for id in there.into_iter().filter(|id| !named.contains(id)) {
-            let since = before.get(&(id, pool.number)).copied().unwrap_or(now);
-            let is_counted = || inner.stores.lock().get(&id).is_some_and(|stores| stores.contains(&pool.number));
-            if since + UNNAMED_FOR > now || self.tried.lock().contains_key(&(id, pool.number)) || is_counted() {
-                self.unnamed.insert((id, pool.number), since);
-                continue;
-            }
-            // The rows were read a while ago.
-            let row = read_segment(&*inner.peers.engine, id)?;
-            if !row.is_some_and(|record| record.stores.contains(&pool.number)) {
-                inner.peers.spawn(remove(Arc::clone(inner), Arc::clone(pool), id));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Which of these segments have a row that names the pool.
-fn named(inner: &Inner, ids: &[SegmentId], pool: StoreNumber) -> Result<HashSet<SegmentId>, Error> {
-    let made_by: BTreeSet<StoreNumber> = ids.iter().map(|id| id.made_by()).collect();
-    let mut named = HashSet::new();
-    for store in made_by {
-        visit_segments_made_by(&*inner.peers.engine, store, &mut |known| {
-            named.extend(known.is_at(pool).then_some(known.id));
-            Ok(ControlFlow::Continue(()))
-        })?;
-    }
-    Ok(named)
-}
-
-/// The segment is gone, or nothing names its object. One that is not removed is found later by `sweep`.
+/// The segment is gone, or nothing names its object. One that is not removed is found later by a sweep.
 pub(super) async fn remove(inner: Arc<Inner>, pool: Arc<PoolObjects>, id: SegmentId) {
     inner.peers.pools.blocks.forget((pool.number, id));
     match pool.remove(id).await {
@@ -161,7 +100,7 @@ pub(super) async fn remove(inner: Arc<Inner>, pool: Arc<PoolObjects>, id: Segmen
     }
 }
 
-type Shared = (Arc<AtomicUsize>, Arc<Mutex<HashMap<Copy, Option<Instant>>>>);
+type Shared = (Arc<AtomicUsize>, Tried);
 
 async fn put(inner: Arc<Inner>, pool: Arc<PoolObjects>, info: SegmentInfo, (running, tried): Shared) {
     let done = put_right(&inner, &pool, info).await;
@@ -188,11 +127,19 @@ async fn put(inner: Arc<Inner>, pool: Arc<PoolObjects>, info: SegmentInfo, (runn
 /// False: the file is not right, or gone.
 async fn put_right(inner: &Arc<Inner>, pool: &Arc<PoolObjects>, info: SegmentInfo) -> Result<bool, PoolError> {
     let task = Arc::clone(inner);
-    let looked = tokio::task::spawn_blocking(move || right::of(&task, &info)).await;
-    let looked = looked.unwrap_or(Err(Error::Busy)).map_err(|error| PoolError::Unreachable(error.to_string()))?;
+    let looked = tokio::task::spawn_blocking(move || -> Result<_, Error> {
+        let is_whole = read_or_mend(&task, &info)?.is_whole();
+        // What was mended may be longer.
+        Ok((is_whole, task.own.listed(info.id)?))
+    });
+    let looked = looked.await.unwrap_or(Err(Error::Busy));
+    let (is_whole, info) = looked.map_err(|error| PoolError::Unreachable(error.to_string()))?;
     // P1. What no row names may be anything.
-    if !looked.is_whole() {
+    if !is_whole {
         tracing::error!(segment = ?info.id, "the file lacks bytes that rows name, and is not put into a pool");
+        // Copies may have what it lacks, so none of them goes, and it is read again after a while.
+        inner.unsure.lock().insert(info.id);
+        inner.partial.lock().insert(info.id, Instant::now());
         return Ok(false);
     }
     let own = Arc::clone(&inner.own);

@@ -25,7 +25,7 @@ use super::{Inner, elsewhere, mend, rebalance};
 /// Segments that are copied again at once; the others wait for them.
 const REPAIRED_AT_ONCE: usize = 4;
 /// A file that is not whole is read again after so long.
-const PARTIAL_AGAIN: Duration = Duration::from_secs(3600);
+pub(super) const PARTIAL_AGAIN: Duration = Duration::from_secs(3600);
 /// Segments of a detached store that are remembered until their turn; more are found when these are done.
 const ADOPTED_MAX: usize = 1000;
 
@@ -150,11 +150,15 @@ fn lack_of(inner: &Inner, info: &SegmentInfo) -> Option<Lack> {
     let mut stores: Vec<StoreNumber> = have.iter().copied().collect();
     let is_possible =
         again.iter().any(|store| inner.targets.is_usable(*store)) || !inner.targets.usable(&stores).is_empty();
-    let is_few = numbers.count(have.iter().copied()) + 1 < usize::from(numbers.copies) && is_possible;
+    let is_few = numbers.count(have.iter().copied()) + 1 < usize::from(numbers.copies);
+    let is_unsure = is_unsure && numbers.copies > 1;
+    // The file is verified, and what counts then is settled, also if pools are enough.
+    let is_looked_at = is_unsure && again.is_empty() && !is_few;
+    let is_lacking = is_looked_at || (is_unsure || is_few) && is_possible;
     stores.push(inner.own_number());
     let is_near =
         || !is_unsure && !inner.is_spread(&stores) && inner.targets.choose_rack(info.id, &stores, &[]).is_some();
-    (is_few || is_near()).then_some(Lack { have, again })
+    (is_lacking || is_near()).then_some(Lack { have, again })
 }
 
 /// Of these stores, those that bytes are sent to.
@@ -210,7 +214,7 @@ fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
 }
 
 /// What the file lacks is fetched from where it is, before the others are sent what is right.
-fn read_or_mend(inner: &Arc<Inner>, info: &SegmentInfo) -> Result<Right, Error> {
+pub(super) fn read_or_mend(inner: &Arc<Inner>, info: &SegmentInfo) -> Result<Right, Error> {
     let right = right::of(inner, info)?;
     if right.is_whole() || !mend::mend(inner, info.id).is_ok_and(|mended| mended.left == 0) {
         return Ok(right);

@@ -199,22 +199,24 @@ pub(super) async fn punch(inner: Arc<Inner>, id: SegmentId, holes: Vec<Range<u64
     }
 }
 
-/// The segment is gone, or one copy too many. A store that is not reached removes its copy later, by the rows. False: it did not answer,
-/// and may do it later.
-pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) -> bool {
+/// The segment is gone, or one copy too many. A store that is not reached (`Unreachable`) may do it later; else it removes its copy by the
+/// rows. Another error: it answered that the copy stays.
+pub(super) async fn remove(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) -> Result<(), SegmentError> {
     let sends = inner.sends(store);
-    let Ok(_turn) = sends.acquire().await else { return false };
-    inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await.is_ok()
+    // The semaphore is never closed.
+    let _turn = sends.acquire().await.map_err(|error| SegmentError::Io(io::Error::other(error)))?;
+    inner.peers.ask(store, What::Remove(id), SEND_TIME_MAX).await.map(drop)
 }
 
 /// The segment is gone, and so its copy goes. One that stays because it was put there a moment ago, or that is not reached, is tried again
 /// some times; then its store finds out by the rows.
 pub(super) async fn remove_gone(inner: Arc<Inner>, id: SegmentId, store: StoreNumber) {
     for wait in REMOVED_AGAIN_AFTER {
-        if remove(Arc::clone(&inner), id, store).await || inner.is_over() {
+        if remove(Arc::clone(&inner), id, store).await.is_ok() || inner.is_over() {
             return;
         }
         sleep(wait).await;
     }
-    remove(inner, id, store).await;
+    // Its store finds out.
+    drop(remove(inner, id, store).await);
 }

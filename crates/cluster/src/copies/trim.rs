@@ -4,6 +4,8 @@
 //!                in as many racks as before or as are wanted.
 //!             X2 the row goes first: a copy is removed once the row that is stored does not name its store, and for `UNNAMED_FOR`
 //!                after that was decided, since a commit under way may name it once more.
+//!             X3 X1 is asked again right before a copy is removed, and the row names all that count: a row may be late, and what counts
+//!                in memory alone may have been swept meanwhile. If that is no longer so, the copy counts again.
 //! Locking:    used by the thread of upkeep, which also begins repairs: no segment is copied to a store while its copy there goes.
 //! Not here:   copies of segments that are gone, and those that no row names (upkeep).
 
@@ -13,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_segment::{SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{Error, read_segment};
+use margay_volume::{Error, SegmentRecord, SegmentState, read_segment};
 use tokio::time::Instant;
 
 use super::targets::weight;
@@ -27,8 +29,24 @@ const TIME_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Trims {
     /// Segments with too many copies.
     waiting: VecDeque<SegmentId>,
-    /// Copies that are not counted any more, and since when.
-    going: HashMap<(SegmentId, StoreNumber), Instant>,
+    /// Copies that are not counted any more.
+    going: HashMap<(SegmentId, StoreNumber), Going>,
+}
+
+#[derive(Clone, Copy)]
+struct Going {
+    since: Instant,
+    /// Its store was told to remove it and did not answer, so it may do that at any time.
+    is_ordered: bool,
+}
+
+/// What is known of the copies that stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Enough,
+    /// The row does not say so yet.
+    NotNow,
+    TooFew,
 }
 
 impl Trims {
@@ -49,15 +67,16 @@ impl Trims {
             && let Some(id) = self.waiting.pop_front()
         {
             if let Some(store) = give_up_one(inner, id) {
-                self.going.insert((id, store), begun);
+                self.going.insert((id, store), Going { since: begun, is_ordered: false });
             }
         }
-        let due = self.going.iter().filter(|(_, since)| since.elapsed() >= UNNAMED_FOR);
+        let due = self.going.iter().filter(|(_, going)| going.since.elapsed() >= UNNAMED_FOR);
         for (id, store) in due.map(|(copy, _)| *copy).collect::<Vec<_>>() {
             if begun.elapsed() >= 2 * TIME_MAX || inner.is_over() {
                 break;
             }
-            if is_done_with(inner, id, store)? {
+            let Some(going) = self.going.get_mut(&(id, store)) else { continue };
+            if is_done_with(inner, (id, store), &mut going.is_ordered)? {
                 self.going.remove(&(id, store));
             }
         }
@@ -132,24 +151,156 @@ fn choose(inner: &Inner, id: SegmentId, have: &[StoreNumber]) -> Option<StoreNum
     })
 }
 
-/// X2. False: its row names the store still.
-fn is_done_with(inner: &Arc<Inner>, id: SegmentId, store: StoreNumber) -> Result<bool, Error> {
+/// X3.
+fn kept(inner: &Inner, (id, store): (SegmentId, StoreNumber), row: Option<&SegmentRecord>) -> Kept {
+    let Ok(info) = inner.own.listed(id) else { return Kept::NotNow };
+    let numbers = inner.targets.numbers();
+    let mut have: Vec<StoreNumber> = inner.stores.lock().get(&id).into_iter().flatten().copied().collect();
+    have.retain(|kept| *kept != store && !numbers.detached.contains(kept));
+    let with_own = || have.iter().copied().chain([inner.own_number()]);
+    let racks = numbers.racks_of(with_own().chain([store])).min(inner.racks_wanted());
+    // More may be wanted than when it was given up; of a file that is not whole it may have what nobody else has.
+    if numbers.count(with_own()) < usize::from(numbers.copies)
+        || numbers.racks_of(with_own()) < racks
+        || inner.unsure.lock().contains(&id)
+    {
+        return Kept::TooFew;
+    }
+    if !row.is_some_and(|row| !row.stores.contains(&store) && have.iter().all(|kept| row.stores.contains(kept))) {
+        return Kept::NotNow;
+    }
+    for kept in have {
+        match elsewhere::state_at(inner, kept, id) {
+            Ok(there) if there.len >= info.len => {}
+            Ok(_) | Err(SegmentError::Missing(_)) => {
+                tracing::error!(segment = ?id, store = kept.0, "a copy that counts is missing: none is removed as one too many");
+                inner.forget_copy(id, kept);
+                return Kept::TooFew;
+            }
+            Err(_) => return Kept::TooFew,
+        }
+    }
+    Kept::Enough
+}
+
+/// It is needed after all, and counts if it is there still; else another one is made.
+fn count_again(inner: &Inner, (id, store): (SegmentId, StoreNumber)) {
+    let len = inner.own.listed(id).map(|info| info.len);
+    let there = elsewhere::state_at(inner, store, id).map(|there| there.len);
+    if matches!((len, there), (Ok(len), Ok(there)) if there >= len) {
+        inner.note_copy(id, store);
+    }
+}
+
+/// X2, X3. False: it is not removed yet.
+fn is_done_with(
+    inner: &Arc<Inner>,
+    (id, store): (SegmentId, StoreNumber),
+    is_ordered: &mut bool,
+) -> Result<bool, Error> {
     let counts_again = inner.stores.lock().get(&id).is_some_and(|stores| stores.contains(&store));
     if counts_again || inner.segments.lock().contains_key(&id) {
         return Ok(true);
     }
-    if read_segment(&*inner.peers.engine, id)?.is_some_and(|record| record.stores.contains(&store)) {
+    // One that has just failed is asked later.
+    if inner.targets.is_open(store) && !inner.targets.is_usable(store) {
         return Ok(false);
     }
-    // A store that is not reached removes its copy later, by the rows.
-    if !inner.targets.is_usable(store) {
-        return Ok(!inner.targets.is_open(store));
+    let row = read_segment(&*inner.peers.engine, id)?.filter(|row| row.state != SegmentState::Removed);
+    let is_gone = row.is_none() && matches!(inner.own.listed(id), Err(SegmentError::Missing(_)));
+    let kept = if is_gone { Kept::Enough } else { kept(inner, (id, store), row.as_ref()) };
+    match kept {
+        Kept::NotNow => return Ok(false),
+        Kept::TooFew => {
+            if !*is_ordered {
+                count_again(inner, (id, store));
+            }
+            return Ok(true);
+        }
+        // A store that is not reached removes its copy later, by the rows.
+        Kept::Enough if !inner.targets.is_open(store) => return Ok(true),
+        Kept::Enough => {}
     }
-    if inner.peers.block(send::remove(Arc::clone(inner), id, store)) != Some(true) {
-        // It may be removed at any time yet, so nothing is copied there meanwhile, and it is asked again.
-        inner.targets.failed(store);
-        return Ok(false);
+    match inner.peers.block(send::remove(Arc::clone(inner), id, store)) {
+        Some(Ok(())) => {}
+        Some(Err(SegmentError::Unreachable(..))) => {
+            // It may be removed at any time yet, so nothing is copied there meanwhile, and it is asked again.
+            *is_ordered = true;
+            inner.targets.failed(store);
+            return Ok(false);
+        }
+        // It stays for a moment, as one that was put there just now does.
+        Some(Err(_)) | None => return Ok(false),
     }
     inner.counters.trimmed.fetch_add(1, Ordering::Relaxed);
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_env::Env;
+    use margay_meta::memory::Memory;
+    use margay_meta::{Batch, Engine, Write};
+    use margay_rows::key;
+    use margay_segment::{Kind, Options, RunLength, Store, StoreName};
+    use margay_volume::{CopiesRecord, Pool};
+
+    use super::*;
+    use crate::pools::tests::{Simulated, write};
+    use crate::{ClusterKey, HttpCopies, HttpPeers, StoreTls};
+
+    const OWN: StoreNumber = StoreNumber(1);
+    const GOING: StoreNumber = StoreNumber(3);
+    const POOL: StoreNumber = StoreNumber(9);
+
+    fn numbers(copies: u8) -> Batch {
+        let pool = Pool {
+            name: "cold".to_owned(),
+            bucket: "bucket".to_owned(),
+            prefix: String::new(),
+            endpoint: "http://h".to_owned(),
+            region: String::new(),
+            folder: "f".to_owned(),
+            is_virtual: false,
+            copies: 2,
+        };
+        let record = CopiesRecord { copies, pools: [(POOL, pool)].into(), ..CopiesRecord::default() };
+        Batch { writes: vec![Write::Put { key: key::copies(), value: record.encode() }], ..Batch::default() }
+    }
+
+    #[test]
+    fn a_copy_goes_only_while_those_that_stay_are_there_and_are_named_and_are_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(Env::real(), Options::new(folder.path())).unwrap();
+        store.attach(StoreName { number: OWN, generation: 1, ..store.name() }).unwrap();
+        let (engine, simulated) = (Arc::new(Memory::new()), Simulated::default());
+        engine.commit(numbers(3)).unwrap();
+        let (rows, buckets) = (Arc::<Memory>::clone(&engine), Arc::new(simulated.clone()));
+        let peers = HttpPeers::start(rows, ClusterKey::derive(b"volume"), StoreTls::Off, Some(buckets)).unwrap();
+        let copies = HttpCopies::start(&peers, Arc::clone(&store)).unwrap();
+        let inner = &*copies.inner;
+        let id = write(&store, RunLength::Exact(5000), 1, 5000).segment;
+        store.seal(id).unwrap();
+        inner.note_copy(id, POOL);
+        let len = store.listed(id).unwrap().len;
+        let with_row = |stores: &[StoreNumber]| {
+            let (state, stores) = (SegmentState::Sealed { len }, stores.to_vec());
+            kept(inner, (id, GOING), Some(&SegmentRecord { state, kind: Kind::Pack, writer: 1, stores }))
+        };
+        simulated.keep("f", id, vec![0; len as usize]);
+        assert_eq!(with_row(&[OWN, POOL]), Kept::Enough);
+        assert_eq!(with_row(&[OWN, GOING, POOL]), Kept::NotNow);
+        assert_eq!(with_row(&[OWN]), Kept::NotNow);
+        // More are wanted meanwhile.
+        engine.commit(numbers(4)).unwrap();
+        inner.targets.look(inner).unwrap();
+        assert_eq!(with_row(&[OWN, POOL]), Kept::TooFew);
+        engine.commit(numbers(3)).unwrap();
+        inner.targets.look(inner).unwrap();
+        assert_eq!(with_row(&[OWN, POOL]), Kept::Enough);
+        // What counted in memory was swept, or cut off.
+        simulated.keep("f", id, vec![0; len as usize - 1]);
+        assert_eq!(with_row(&[OWN, POOL]), Kept::TooFew);
+        assert!(inner.stores.lock()[&id].is_empty(), "it counts no more");
+    }
 }

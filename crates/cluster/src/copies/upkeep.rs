@@ -1,7 +1,8 @@
 //! What nobody waits for: what the rows say is looked at, and copies that nobody needs are removed.
 //!
-//! Invariants: U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`, and nothing was written to it: the first commit that refers to a
-//!                segment may be that much later than its bytes.
+//! Invariants: U2 a copy is removed when no row has named this store for it during `UNNAMED_FOR`, and nothing was written to it: the row follows the
+//!                bytes with the next commit or reclaim. Nothing promises that it does within that time: a copy whose row is later is removed and
+//!                made again, and no other copy goes for it before it was asked (X3 of trim).
 //! Locking:    one thread; its own state is not shared.
 //! Not here:   copies of what is being written (copies), those that are missing (repair).
 

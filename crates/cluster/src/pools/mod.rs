@@ -15,7 +15,7 @@ mod blocks;
 mod objects;
 mod store;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 pub(crate) use self::blocks::Blocks;
-pub(crate) use self::objects::{PoolError, PoolObjects, ReadOwn};
+pub(crate) use self::objects::{Listed, PoolError, PoolObjects, ReadOwn};
 pub(crate) use self::store::PoolStore;
 
 /// A pool that cannot be opened, for want of keys for example, is tried again after so long.

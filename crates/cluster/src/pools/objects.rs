@@ -24,8 +24,9 @@ use tokio::time::timeout;
 const ONE_REQUEST_BYTES_MAX: u64 = 8 << 20;
 /// Bytes that are read back at a time.
 const READ_BACK_BYTES: u64 = 8 << 20;
-/// A read that somebody waits for takes so long at most, with all that is tried again.
+/// A read that somebody waits for takes so long at most, with all that is tried again, and as long as its bytes take at the slowest rate.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
+const READ_BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 /// A request that nobody waits for.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(120);
 /// Objects in a page of a listing.
@@ -76,6 +77,14 @@ pub(crate) struct PoolObjects {
     upstream: Upstream,
     /// Ends with `/`.
     folder: String,
+}
+
+/// An object of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: SegmentId,
+    /// When it was put, as the store says; only compared.
+    pub(crate) modified: String,
 }
 
 struct OwnFile(ReadOwn);
@@ -141,7 +150,8 @@ impl PoolObjects {
 
     /// Bytes of an object; fewer at its end.
     pub(crate) async fn read(&self, id: SegmentId, range: Range<u64>) -> Result<Bytes, PoolError> {
-        self.read_within(id, range, READ_TIME_MAX).await
+        let for_bytes = Duration::from_secs(range.end.saturating_sub(range.start) / READ_BYTES_PER_SECOND_MIN);
+        self.read_within(id, range, READ_TIME_MAX + for_bytes).await
     }
 
     async fn read_within(&self, id: SegmentId, range: Range<u64>, time_max: Duration) -> Result<Bytes, PoolError> {
@@ -170,8 +180,29 @@ impl PoolObjects {
         within(REQUEST_TIME_MAX, self.upstream.delete(&self.key(id))).await
     }
 
-    /// Segments that have an object, ascending, behind this one; empty at the end.
-    pub(crate) async fn list(&self, after: Option<SegmentId>) -> Result<Vec<SegmentId>, PoolError> {
+    /// All segments that have an object, ascending; an error once `is_over`.
+    pub(crate) async fn list_all(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Listed>, PoolError> {
+        let mut all: Vec<Listed> = Vec::new();
+        loop {
+            if is_over() {
+                return Err(PoolError::Unreachable("the process ends".to_owned()));
+            }
+            let after = all.last().map(|listed| listed.id);
+            let page = self.list(after).await?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            let ids = || after.into_iter().chain(page.iter().map(|listed| listed.id));
+            // Else it may give the same page for good.
+            if !ids().is_sorted_by(|one, next| one < next) {
+                return Err(PoolError::Unreachable("the keys of its listing do not ascend".to_owned()));
+            }
+            all.extend(page);
+        }
+    }
+
+    /// Those behind this one; empty at the end.
+    async fn list(&self, after: Option<SegmentId>) -> Result<Vec<Listed>, PoolError> {
         let after = after.map(|id| self.key(id));
         let query = ListQuery {
             prefix: &self.folder,
@@ -180,11 +211,12 @@ impl PoolObjects {
             ..ListQuery::default()
         };
         let page = within(REQUEST_TIME_MAX, self.upstream.list(&query)).await?;
-        let ids = page.entries.iter().filter_map(|entry| {
+        let listed = page.entries.into_iter().filter_map(|entry| {
             let digits = entry.key.strip_prefix(&self.folder).filter(|digits| digits.len() == 16)?;
-            u64::from_str_radix(digits, 16).ok().map(SegmentId)
+            let id = u64::from_str_radix(digits, 16).ok().map(SegmentId)?;
+            Some(Listed { id, modified: entry.modified })
         });
-        Ok(ids.collect())
+        Ok(listed.collect())
     }
 }
 

@@ -43,12 +43,13 @@ struct Faults {
     has_no_bucket: bool,
     /// What is put is kept with a bit changed.
     damages_what_is_put: bool,
+    lists_from_the_start: bool,
     /// So many answers to reads have a bit changed.
     damaged_reads: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Simulated(Arc<Mutex<World>>);
+pub(crate) struct Simulated(Arc<Mutex<World>>);
 
 fn refused(ask: &Ask, status: u16, code: &str) -> ClientError {
     let (request, region) = (format!("{} {}", ask.method, ask.key), String::new());
@@ -117,8 +118,10 @@ impl World {
             }
             (Method::GET, _) if ask.key.is_empty() => {
                 let after = parameter(ask, "start-after").unwrap_or_default().replace("%2F", "/");
-                let keys = self.objects.keys().filter(|key| **key > after);
-                let keys: String = keys.take(2).map(|key| format!("<Contents><Key>{key}</Key></Contents>")).collect();
+                let is_next = |key: &&String| **key > after || self.faults.lists_from_the_start;
+                let keys = self.objects.keys().filter(is_next).take(2);
+                let entry = |key| format!("<Contents><Key>{key}</Key><LastModified>then</LastModified></Contents>");
+                let keys: String = keys.map(entry).collect();
                 text(format!("<ListBucketResult>{keys}</ListBucketResult>"))
             }
             _ => self.read(ask),
@@ -163,6 +166,13 @@ impl Carrier for Simulated {
     }
 }
 
+impl Simulated {
+    /// It has these bytes of a segment that this store put.
+    pub(crate) fn keep(&self, folder: &str, id: SegmentId, bytes: Vec<u8>) {
+        self.0.lock().keep(&format!("margay/{folder}/{:016x}", id.0), HeaderMap::new(), bytes);
+    }
+}
+
 impl PoolBuckets for Simulated {
     fn open(&self, pool: &Pool) -> Result<Upstream, String> {
         Ok(Upstream::carried(Arc::new(self.clone()), &pool.bucket, Limits::default()))
@@ -176,7 +186,7 @@ struct Own {
     _folder: tempfile::TempDir,
 }
 
-fn write(store: &Store, length: RunLength, byte: u8, len: usize) -> Run {
+pub(crate) fn write(store: &Store, length: RunLength, byte: u8, len: usize) -> Run {
     let mut writer = store.begin(length, b"owner").unwrap();
     let bytes: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(7) ^ byte ^ (at >> 9) as u8).collect();
     writer.write(&bytes).unwrap();
@@ -381,17 +391,18 @@ fn what_is_there_is_listed_page_by_page_and_removed() {
         world.runtime.block_on(put).unwrap();
     }
     world.simulated.0.lock().objects.insert("pre/margay/f/other".to_owned(), Default::default());
-    let (mut all, mut after) = (Vec::new(), None);
-    loop {
-        let page = world.runtime.block_on(objects.list(after)).unwrap();
-        let Some(last) = page.last() else { break };
-        after = Some(*last);
-        all.extend(page);
-    }
-    assert!(all.iter().copied().eq((1..=5).map(SegmentId)));
+    let listed = || world.runtime.block_on(objects.list_all(&|| false));
+    let all = listed().unwrap();
+    assert!(all.iter().map(|listed| listed.id).eq((1..=5).map(SegmentId)));
+    assert!(all.iter().all(|listed| listed.modified == "then"));
+    assert!(world.runtime.block_on(objects.list_all(&|| true)).is_err(), "the process ends");
+    // A store that does not know where to go on.
+    world.set(Faults { lists_from_the_start: true, ..Faults::default() });
+    assert!(matches!(listed(), Err(PoolError::Unreachable(why)) if why.contains("ascend")));
+    world.set(Faults::default());
     world.runtime.block_on(objects.remove(SegmentId(3))).unwrap();
     world.runtime.block_on(objects.remove(SegmentId(3))).unwrap();
     assert!(matches!(world.store().state(SegmentId(3)), Err(SegmentError::Missing(_))));
     world.set(Faults { is_silent: true, ..Faults::default() });
-    assert!(matches!(world.runtime.block_on(objects.list(None)), Err(PoolError::Unreachable(_))));
+    assert!(matches!(listed(), Err(PoolError::Unreachable(_))));
 }
