@@ -40,9 +40,10 @@ impl AddAssign<&Result<(), SegmentError>> for Found {
     fn add_assign(&mut self, verified: &Result<(), SegmentError>) {
         match verified {
             Ok(()) => {}
-            Err(SegmentError::Unreachable(..)) => self.unreached += 1,
+            Err(SegmentError::Corrupt { .. }) => self.damaged += 1,
             Err(SegmentError::Missing(_)) => self.missing += 1,
-            Err(_) => self.damaged += 1,
+            // No answer, or an error that says nothing of the bytes.
+            Err(_) => self.unreached += 1,
         }
     }
 }
@@ -100,7 +101,7 @@ fn recover_segment(storage: &Storage, segment: &ObjectSegment, copies: &CopiesRe
         "bad_copies": bad,
         "left_bad": left,
         "unreached": unreached,
-        "missing_copies": usize::from(copies.copies).saturating_sub(holders.len()),
+        "missing_copies": usize::from(copies.copies).saturating_sub(copies.count(holders)),
         "lost": good == 0 && unreached == 0,
     })
 }
@@ -145,5 +146,7 @@ mod tests {
         assert_eq!(found(&[Ok(()), corrupt()]), ("damaged", true));
         assert_eq!(found(&[missing(), corrupt()]), ("missing", true));
         assert_eq!(found(&[away(), Ok(())]), ("not reached", false));
+        let refused = || Err(SegmentError::Io(std::io::Error::other("too many open files")));
+        assert_eq!(found(&[refused(), Ok(())]), ("not reached", false));
     }
 }

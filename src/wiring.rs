@@ -294,6 +294,7 @@ impl Storage {
 
     /// Makes a checkpoint for a quick next start; blocks. Ends the session of a command.
     pub fn close(&self) -> Result<(), Failure> {
+        self.copies.iter().for_each(|copies| copies.end());
         drop(self.session.lock().take());
         let checkpoint = self.rows.checkpoint();
         checkpoint.map_err(|error| {

@@ -5,7 +5,8 @@
 //!                has it damaged, is named no more if others have what it lacks.
 //!             A2 one that is not sealed is compared, run by run as rows name them, by each store that has it; who has what another one lacks
 //!                sends it. Its row says sealed, and names the stores that have all, once these are known. Nothing else counts as a copy of it.
-//!             A3 only what was verified is sent (`right`), so nobody overwrites what he lacks himself.
+//!             A3 only what was verified is sent (`right`), so nobody overwrites what he lacks himself. What the own file lacks is fetched first
+//!                (`mend`), from pools too. A pool has all or nothing, and stays in the row: its object may be the last copy.
 //!             A4 rows change under the version of the row that says who is detached (`rename_stores`).
 //! Locking:    tasks; what they read, they read on threads that may wait.
 //! Not here:   when it is looked for (repair), segments that nothing refers to (orphaned).
@@ -15,15 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use margay_segment::{Extent, OtherStore, Run, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_segment::{Extent, Run, SegmentError, SegmentId, SegmentInfo, StoreNumber};
 use margay_volume::{CopiesRecord, Error, KnownSegment, SegmentState, named_runs, rename_stores};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Inner;
 use super::right::{self, Right};
 use super::send::{self, Pace};
-use crate::store::HttpStore;
+use super::{Inner, elsewhere, mend};
 
 /// A segment that was looked at in vain is looked at again after so long, and after twice as long each time.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -113,11 +113,17 @@ async fn compare(inner: &Arc<Inner>, known: KnownSegment) -> Result<bool, Error>
     let id = known.id;
     let Some((info, right)) = own_file(inner, id).await? else { return leave_to_others(inner, known, None).await };
     let own = inner.own_number();
-    let others: Vec<StoreNumber> =
-        servers_left(&known, &inner.targets.numbers()).into_iter().filter(|store| *store != own).collect();
+    let numbers = inner.targets.numbers();
+    let others = left(&known, &numbers).into_iter().filter(|store| *store != own);
+    let (pools, others): (Vec<_>, Vec<_>) = others.partition(|store| numbers.is_pool(*store));
     let (open, away): (Vec<_>, Vec<_>) = others.into_iter().partition(|store| inner.targets.is_open(*store));
     let named = named(inner, id).await?;
     let (mut has_all, mut nowhere) = (vec![own], right.lost.clone());
+    for pool in pools {
+        let lost = lost_at(inner, pool, right.lost.clone()).await?;
+        nowhere.retain(|run| lost.contains(run));
+        has_all.push(pool);
+    }
     for store in open {
         let lost = lost_at(inner, store, named.clone()).await?;
         nowhere.retain(|run| lost.contains(run));
@@ -126,7 +132,7 @@ async fn compare(inner: &Arc<Inner>, known: KnownSegment) -> Result<bool, Error>
         }
         has_all.push(store);
     }
-    // What the others have and this store lacks, they send (A2).
+    // What the others have and this store lacks, they send (A2), or it is fetched when this is looked at again.
     if nowhere.len() < right.lost.len() || !nowhere.is_empty() && !away.is_empty() {
         return Ok(false);
     }
@@ -162,15 +168,31 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(Error::Busy))
 }
 
-/// The own file and what is right in it; `None`: there is none.
+/// The own file and what is right in it, after what it lacks was fetched; `None`: there is none.
 async fn own_file(inner: &Arc<Inner>, id: SegmentId) -> Result<Option<(SegmentInfo, Right)>, Error> {
     let inner = Arc::clone(inner);
-    blocking(move || match inner.own.listed(id) {
-        Ok(info) => Ok(Some((info, right::of(&inner, &info)?))),
-        Err(SegmentError::Missing(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+    blocking(move || {
+        let found = look(&inner, id)?;
+        if found.as_ref().is_some_and(|(_, right)| right.is_whole()) {
+            return Ok(found);
+        }
+        match mend::mend(&inner, id) {
+            Ok(_) => look(&inner, id),
+            Err(error) => {
+                tracing::warn!(segment = ?id, %error, "what a file lacks could not be fetched");
+                Ok(found)
+            }
+        }
     })
     .await
+}
+
+fn look(inner: &Inner, id: SegmentId) -> Result<Option<(SegmentInfo, Right)>, Error> {
+    match inner.own.listed(id) {
+        Ok(info) => Ok(Some((info, right::of(inner, &info)?))),
+        Err(SegmentError::Missing(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn named(inner: &Arc<Inner>, id: SegmentId) -> Result<Vec<Run>, Error> {
@@ -182,7 +204,7 @@ async fn named(inner: &Arc<Inner>, id: SegmentId) -> Result<Vec<Run>, Error> {
 async fn lost_at(inner: &Arc<Inner>, store: StoreNumber, runs: Vec<Run>) -> Result<Vec<Run>, Error> {
     let inner = Arc::clone(inner);
     blocking(move || {
-        let other = HttpStore::new(&inner.peers, store);
+        let other = elsewhere::at(&inner, store);
         let mut lost = Vec::new();
         for run in runs {
             match other.verify(&Extent::whole(run)) {

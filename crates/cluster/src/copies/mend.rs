@@ -11,6 +11,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use margay_segment::{Extent, Kind, OtherStore, Remade, Run, SegmentError, SegmentId, SegmentInfo, StoreNumber};
 use margay_volume::{Error, SegmentRecord, SegmentState, named_runs, read_segment, visit_segments_made_by};
@@ -38,6 +39,9 @@ const LOST_MAX: usize = 1000;
 
 /// Begins to fetch the files of own segments that are gone and that other stores have.
 pub(super) fn begin_lost(inner: &Arc<Inner>) -> Result<(), Error> {
+    if inner.is_fetching.load(Ordering::Acquire) {
+        return Ok(());
+    }
     let (own, mut lost) = (inner.own_number(), Vec::new());
     visit_segments_made_by(&*inner.peers.engine, own, &mut |known| {
         let is_elsewhere = known.is_at(own) && known.record.stores.len() > 1;
@@ -51,12 +55,18 @@ pub(super) fn begin_lost(inner: &Arc<Inner>) -> Result<(), Error> {
     if lost.is_empty() {
         return Ok(());
     }
-    let inner = Arc::clone(inner);
-    inner.clone().peers.spawn(async move {
+    // Set by the thread of upkeep alone.
+    inner.is_fetching.store(true, Ordering::Release);
+    let task = Arc::clone(inner);
+    inner.peers.spawn(async move {
+        let inner = Arc::clone(&task);
         let fetched = tokio::task::spawn_blocking(move || {
             for id in lost {
                 if inner.is_over() {
                     break;
+                }
+                if inner.own.listed(id).is_ok() {
+                    continue;
                 }
                 if let Err(error) = mend(&inner, id) {
                     tracing::warn!(segment = ?id, %error, "the file of a segment is gone, and is fetched later");
@@ -65,6 +75,7 @@ pub(super) fn begin_lost(inner: &Arc<Inner>) -> Result<(), Error> {
         });
         // A panic was told.
         drop(fetched.await);
+        task.is_fetching.store(false, Ordering::Release);
     });
     Ok(())
 }

@@ -2,17 +2,24 @@
 //!
 //! Not here:   how that is done (`mend`, `put`), who may ask (port).
 
+use std::io;
+
 use margay_segment::{Extent, Run, SegmentError, SegmentId, StoreNumber};
 use margay_volume::Error;
 
 use super::mend::{self, Mended};
-use super::{HttpCopies, elsewhere, put};
+use super::{HttpCopies, elsewhere, put, right};
 use crate::store::HttpStore;
 
 impl HttpCopies {
     /// Fetches what the own file of a segment lacks from other stores. Blocks this thread; fails if the segment is being written.
     pub fn mend(&self, id: SegmentId) -> Result<Mended, Error> {
         mend::mend(&self.inner, id)
+    }
+
+    /// Ends what takes long, as it is dropped: an order to mend that waits for gigabytes keeps it from being dropped.
+    pub fn end(&self) {
+        self.inner.end();
     }
 
     /// Bytes of a copy came.
@@ -31,13 +38,26 @@ impl HttpCopies {
             return self.mend(id);
         }
         if self.inner.peers.pools.is_pool(store) {
-            // Its maker puts it there again, if this is it.
-            self.inner.forget_copy(id, store);
-            self.inner.wake_upkeep();
-            return Ok(Mended { bad: 1, left: 1 });
+            return self.put_again(store, id);
         }
         let (bad, left) = HttpStore::new(&self.inner.peers, store).mend(id)?;
         Ok(Mended { bad, left })
+    }
+
+    /// An object is not mended: the maker of the segment puts it there again, from its own file once that is right.
+    fn put_again(&self, pool: StoreNumber, id: SegmentId) -> Result<Mended, Error> {
+        let (inner, maker) = (&self.inner, id.made_by());
+        if maker != inner.own_number() {
+            return Err(told(format!("the object in the pool is put there by store {}: ask its server", maker.0)));
+        }
+        mend::mend(inner, id)?;
+        let info = inner.own.listed(id)?;
+        if !right::of(inner, &info)?.is_whole() {
+            return Err(told("the own file is not whole, so the object in the pool stays as it is".to_owned()));
+        }
+        inner.forget_copy(id, pool);
+        inner.wake_upkeep();
+        Err(told("the object in the pool is put there again from the own file: look again later".to_owned()))
     }
 
     /// Whether a store has the whole run, and right. Blocks this thread.
@@ -48,4 +68,8 @@ impl HttpCopies {
         }
         elsewhere::at(&self.inner, store).verify(&extent)
     }
+}
+
+fn told(what: String) -> Error {
+    SegmentError::Io(io::Error::other(what)).into()
 }

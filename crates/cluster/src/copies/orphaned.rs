@@ -3,7 +3,7 @@
 //! Why:        their store would have reclaimed them; without it they would stay for good.
 //! Invariants: R1 a segment is given up when nothing has referred to it for `DEAD_FOR`, and no process reads what is older than the moment
 //!                at which that was seen first. Its files go another `UNNAMED_FOR` later, as copies that no row names (upkeep).
-//!             R2 the lowest of the servers that have it gives it up, the lowest of all if it is in a pool alone, as it makes its copies (repair).
+//!             R2 the lowest of the servers that have it and run gives it up, the lowest of all if it is in a pool alone, as it makes its copies (repair).
 //! Locking:    used by the thread of upkeep.
 //! Not here:   segments of which a part is dead: nobody moves what is left.
 
@@ -35,11 +35,11 @@ impl Orphaned {
         let before = std::mem::take(&mut self.0);
         for gone in numbers.detached.iter().copied() {
             visit_segments_made_by(engine, gone, &mut |known: KnownSegment| {
-                let is_mine = match servers_left(&known, &numbers).first() {
-                    Some(first) => *first == inner.own_number(),
-                    // It is in a pool alone.
-                    None => inner.targets.is_lowest_of_live(inner.own_number()),
-                };
+                let (own, servers) = (inner.own_number(), servers_left(&known, &numbers));
+                let first = servers.iter().find(|store| **store == own || inner.targets.is_open(**store));
+                // It may be in a pool alone.
+                let is_lowest = || servers.is_empty() && inner.targets.is_lowest_of_live(own);
+                let is_mine = first == Some(&own) || is_lowest();
                 if is_mine && !is_referenced(engine, known.id)? && !is_named(engine, known.id)? {
                     let since = before.get(&known.id).copied().unwrap_or((now, newest));
                     if !is_due(since, now, oldest) {
