@@ -1,14 +1,23 @@
 //! Copies of own segments elsewhere, whether at servers or in pools.
 //!
+//! Locking:    `Tried` is a leaf.
 //! Not here:   which servers get copies (targets), what is put into pools (pooled).
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use margay_segment::{OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::Inner;
-use crate::pools::PoolStore;
+use crate::pools::{PoolObjects, PoolStore};
 use crate::store::HttpStore;
+
+pub(super) type Copy = (SegmentId, StoreNumber);
+/// What is being put or removed, and what could not be put and when.
+pub(super) type Tried = Arc<Mutex<HashMap<Copy, Option<Instant>>>>;
 
 /// At so many other servers a segment is to be that is written no more.
 pub(super) fn wanted(inner: &Inner, id: SegmentId) -> usize {
@@ -29,4 +38,20 @@ pub(super) fn at(inner: &Inner, store: StoreNumber) -> Arc<dyn OtherStore> {
 /// What a store says of a segment.
 pub(super) fn state_at(inner: &Inner, store: StoreNumber, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
     at(inner, store).state(id)
+}
+
+/// Pools that are in use and can be opened.
+pub(super) fn pools(inner: &Inner) -> Vec<Arc<PoolObjects>> {
+    let numbers = inner.targets.numbers();
+    let in_use = numbers.pools.keys().filter(|number| !numbers.detached.contains(number));
+    in_use.filter_map(|number| inner.peers.pools.objects(*number)).collect()
+}
+
+/// The segment is gone, or nothing names its object. One that is not removed is found later by a sweep.
+pub(super) async fn remove_object(inner: Arc<Inner>, pool: Arc<PoolObjects>, id: SegmentId) {
+    inner.peers.pools.blocks.forget((pool.number, id));
+    match pool.remove(id).await {
+        Ok(()) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
+        Err(error) => tracing::warn!(segment = ?id, pool = pool.name, %error, "an object of a pool is removed later"),
+    }
 }

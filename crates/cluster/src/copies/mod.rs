@@ -505,7 +505,7 @@ impl Copies for HttpCopies {
         let stores = self.inner.stores.lock().remove(&id).unwrap_or_default();
         for store in stores {
             if let Some(pool) = self.inner.peers.pools.objects(store) {
-                self.inner.peers.spawn(pooled::remove(Arc::clone(&self.inner), pool, id));
+                self.inner.peers.spawn(elsewhere::remove_object(Arc::clone(&self.inner), pool, id));
                 continue;
             }
             self.inner.peers.spawn(send::remove_gone(Arc::clone(&self.inner), id, store));

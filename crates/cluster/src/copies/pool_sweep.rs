@@ -6,7 +6,7 @@
 //!                that does. What counts in memory alone is asked for before another copy goes for it (X3 of trim).
 //!             W3 while an object is removed, none is put in its place.
 //! Locking:    used by the thread of upkeep; listings are tasks, which share nothing.
-//! Not here:   objects of segments that were removed (`pooled::remove`), putting (pooled).
+//! Not here:   objects of segments that were removed (copies), putting (pooled).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot::{self, Receiver, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::Inner;
-use super::pooled::{Copy, Tried, pools, remove};
+use super::elsewhere::{Copy, Tried, pools, remove_object};
 use crate::pools::{Listed, PoolObjects};
 
 /// What is in a pool is compared with the rows so often.
@@ -93,7 +93,7 @@ impl PoolSweep {
             tried.lock().insert(copy, None);
             let (inner, pool, tried) = (Arc::clone(inner), Arc::clone(pool), Arc::clone(tried));
             inner.clone().peers.spawn(async move {
-                remove(inner, pool, id).await;
+                remove_object(inner, pool, id).await;
                 tried.lock().remove(&copy);
             });
         }

@@ -5,19 +5,18 @@
 //! Locking:    used by the thread of upkeep; its tasks share `tried` and `running`.
 //! Not here:   requests (pools), objects that no row names (pool_sweep), copies at other servers that are too many then (trim).
 
-use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use margay_segment::{Kind, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_segment::{Kind, SegmentError, SegmentInfo, StoreNumber};
 use margay_volume::{Error, is_referenced};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Inner;
+use super::elsewhere::{Tried, pools, remove_object};
 use super::pool_sweep::PoolSweep;
 use super::repair::{PARTIAL_AGAIN, read_or_mend};
 use crate::pools::{PoolError, PoolObjects, ReadOwn};
@@ -29,23 +28,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// One that could not be put is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-pub(super) type Copy = (SegmentId, StoreNumber);
-/// What is being put or removed, and what could not be put and when.
-pub(super) type Tried = Arc<Mutex<HashMap<Copy, Option<Instant>>>>;
-
 #[derive(Default)]
 pub(super) struct Pooled {
     running: Arc<AtomicUsize>,
     tried: Tried,
     looked_at: Option<Instant>,
     sweep: PoolSweep,
-}
-
-/// Pools that are in use and can be opened.
-pub(super) fn pools(inner: &Inner) -> Vec<Arc<PoolObjects>> {
-    let numbers = inner.targets.numbers();
-    let in_use = numbers.pools.keys().filter(|number| !numbers.detached.contains(number));
-    in_use.filter_map(|number| inner.peers.pools.objects(*number)).collect()
 }
 
 /// Whether this process may put a segment there: its own, that nobody writes to or copies, and that is not there.
@@ -88,15 +76,6 @@ impl Pooled {
             }
         }
         Ok(())
-    }
-}
-
-/// The segment is gone, or nothing names its object. One that is not removed is found later by a sweep.
-pub(super) async fn remove(inner: Arc<Inner>, pool: Arc<PoolObjects>, id: SegmentId) {
-    inner.peers.pools.blocks.forget((pool.number, id));
-    match pool.remove(id).await {
-        Ok(()) => drop(inner.counters.removed.fetch_add(1, Ordering::Relaxed)),
-        Err(error) => tracing::warn!(segment = ?id, pool = pool.name, %error, "an object of a pool is removed later"),
     }
 }
 
@@ -160,7 +139,7 @@ async fn put_right(inner: &Arc<Inner>, pool: &Arc<PoolObjects>, info: SegmentInf
     // It may have been removed meanwhile, before the pool was noted or after that.
     if !is_there() {
         inner.forget_copy(info.id, pool.number);
-        remove(Arc::clone(inner), Arc::clone(pool), info.id).await;
+        remove_object(Arc::clone(inner), Arc::clone(pool), info.id).await;
         return Ok(false);
     }
     Ok(true)
