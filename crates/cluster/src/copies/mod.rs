@@ -28,6 +28,7 @@ mod right;
 mod scrub;
 mod segment;
 mod send;
+mod spread;
 mod targets;
 mod trim;
 mod upkeep;
@@ -323,29 +324,6 @@ impl Inner {
         }
     }
 
-    /// Whether these stores, with the own one, are in as many racks as copies are to be in.
-    fn is_spread(&self, stores: &[StoreNumber]) -> bool {
-        self.targets.numbers().racks_of(stores.iter().copied()) >= self.racks_wanted()
-    }
-
-    /// In so many racks copies are to be.
-    fn racks_wanted(&self) -> usize {
-        let numbers = self.targets.numbers();
-        usize::from(numbers.racks.max(numbers.copies.min(2)))
-    }
-
-    /// Pools that have a segment.
-    fn pools_with(&self, id: SegmentId) -> Vec<StoreNumber> {
-        let (stores, numbers) = (self.stores.lock(), self.targets.numbers());
-        stores.get(&id).into_iter().flatten().copied().filter(|store| numbers.is_pool(*store)).collect()
-    }
-
-    /// Whether a segment that these stores, its pools and the own one have can be in more racks.
-    fn may_spread(&self, id: SegmentId, others: &[StoreNumber]) -> bool {
-        let all = [others, &self.pools_with(id), &[self.own_number()]].concat();
-        !others.is_empty() && !self.is_spread(&all) && self.targets.choose_rack(id, &all, &[]).is_some()
-    }
-
     async fn wait(self: Arc<Inner>, id: SegmentId) -> Result<(), SegmentError> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         // The task is not dropped before it ends, but with its runtime.
@@ -383,12 +361,6 @@ impl Inner {
             // Another store may be there by now; a change ends the wait early.
             drop(timeout(LOOK_EVERY, changed).await);
         }
-    }
-
-    /// In how many racks a segment is that these stores and the own one have.
-    fn racks_with(&self, others: &[StoreNumber]) -> u8 {
-        let all = others.iter().copied().chain([self.own_number()]);
-        u8::try_from(self.targets.numbers().racks_of(all)).unwrap_or(u8::MAX)
     }
 
     fn refused(&self, copied: &Copied, parts: usize) -> SegmentError {
