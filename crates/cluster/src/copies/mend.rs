@@ -121,15 +121,15 @@ fn tell(id: SegmentId, Mended { bad, left }: Mended) {
     }
 }
 
-/// Stores that may give what is missing here, pools last.
+/// Stores that may give what is missing here: servers, then pools, then servers that did not run a moment ago.
 fn others(inner: &Arc<Inner>, id: SegmentId, record: &SegmentRecord) -> Vec<Arc<dyn OtherStore>> {
     let mut all: Vec<StoreNumber> = record.stores.clone();
     if !all.contains(&id.made_by()) {
         all.push(id.made_by());
     }
     let is_pool = |store: StoreNumber| inner.peers.pools.is_pool(store);
-    all.retain(|store| *store != inner.own_number() && (is_pool(*store) || inner.targets.is_open(*store)));
-    all.sort_by_key(|store| is_pool(*store));
+    all.retain(|store| *store != inner.own_number());
+    all.sort_by_key(|store| if is_pool(*store) { 1 } else { 2 * u8::from(!inner.targets.is_open(*store)) });
     all.into_iter().map(|store| elsewhere::at(inner, store)).collect()
 }
 
