@@ -65,9 +65,14 @@ def main():
             print(f"the primary {primary.name} was killed: writes are answered again after {again:.1f} s")
             world.until("the cluster is whole again", world.is_whole)
             urls = ",".join(f"{host.address}:8008" for host in world.hosts)
-            done = subprocess.run([BINARY, "cluster", "failover", "--patroni", urls], capture_output=True, text=True)
-            print(done.stdout, done.stderr, sep="")
-            assert done.returncode == 0, "cluster failover fails"
+
+            def is_moved():
+                # Refused until Patroni itself knows which standby has all commits, a moment after PostgreSQL does.
+                done = subprocess.run([BINARY, "cluster", "failover", "--patroni", urls], capture_output=True, text=True)
+                print(done.stdout, done.stderr, sep="")
+                return done.returncode == 0
+
+            world.until("the primary is moved", is_moved)
             written_since(load, load.done())
         finally:
             load.end()
