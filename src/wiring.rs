@@ -4,6 +4,8 @@
 //! Durability: closing makes a checkpoint, so that the next start replays little; a crash loses nothing durable.
 //! Not here:   what the parts do.
 
+mod copy_metrics;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_accounts::fingerprint::CheckedKeys;
 use margay_accounts::identities::SealKey;
 use margay_accounts::{encryption_keys, fingerprint};
-use margay_cluster::{ClusterKey, CopyStatistics, HttpCopies, HttpPeers, StoreTls};
+use margay_cluster::{ClusterKey, HttpCopies, HttpPeers, StoreTls};
 use margay_disks::Disks;
 use margay_env::Env;
 use margay_jobs::session_keeper::SessionKeeper;
@@ -304,7 +306,7 @@ impl Storage {
 
     pub fn write_metrics(&self, out: &mut Exposition) {
         self.rows.write_metrics(out);
-        self.copies.iter().for_each(|copies| write_copies(&copies.statistics(), out));
+        self.copies.iter().for_each(|copies| copy_metrics::write(&copies.statistics(), out));
         self.dir.disks.iter().for_each(|disks| disks::write_metrics(&disks.status(), out));
         let infos = self.segments.segments();
         out.family("margay_segments", Kind::Gauge, "Segment files by kind.");
@@ -428,53 +430,6 @@ fn by_kind(infos: &[SegmentInfo]) -> [(&'static str, u64, u64); 3] {
         let of_kind = || infos.iter().filter(|info| info.kind == kind);
         (kind_name(kind), of_kind().count() as u64, of_kind().map(|info| info.len).sum())
     })
-}
-
-fn write_copies(copies: &CopyStatistics, out: &mut Exposition) {
-    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
-    out.value("margay_copies_wanted", gauge, "Stores that each segment is to be at.", copies.copies);
-    out.value("margay_copies_stores", gauge, "Other stores that copies can be sent to now.", copies.stores);
-    out.value(
-        "margay_copies_incomplete_segments",
-        gauge,
-        "Own segments that are written now, or are at too few stores.",
-        copies.incomplete_segments,
-    );
-    out.value("margay_copies_sent_bytes_total", counter, "Bytes sent to other stores.", copies.sent_bytes);
-    out.value("margay_copies_failed_total", counter, "Batches that a store did not take.", copies.failed_sends);
-    out.value(
-        "margay_copies_repaired_total",
-        counter,
-        "Segments copied again because a copy was missing.",
-        copies.repaired_segments,
-    );
-    out.value("margay_copies_pooled_total", counter, "Segments put into pools.", copies.pooled_segments);
-    out.value("margay_copies_removed_total", counter, "Copies removed that no row named.", copies.removed_copies);
-    out.value("margay_copies_trimmed_total", counter, "Copies removed that were one too many.", copies.trimmed_copies);
-    out.value(
-        "margay_copies_given_up_total",
-        counter,
-        "Segments of detached stores given up because nothing refers to them.",
-        copies.given_up_segments,
-    );
-    out.value(
-        "margay_copies_scrubbed_bytes_total",
-        counter,
-        "Bytes of copies at other stores that were read to find damage.",
-        copies.scrubbed_bytes,
-    );
-    out.value(
-        "margay_copies_damaged_total",
-        counter,
-        "Copies that were found damaged, and made again.",
-        copies.damaged_copies,
-    );
-    out.value(
-        "margay_copies_refused_writes_total",
-        counter,
-        "Writes refused because too few stores had them.",
-        copies.refused_writes,
-    );
 }
 
 /// What this machine calls itself, "here" if it says nothing. The shell's variable `HOSTNAME` is often not passed on.
