@@ -6,6 +6,7 @@
 
 use std::ops::AddAssign;
 
+use margay_cluster::Ordered;
 use margay_segment::{Extent, Run, SegmentError, SegmentId, StoreNumber};
 use margay_volume::{CopiesRecord, Error, ObjectSegment, SegmentState, object_places, read_copies};
 use serde_json::{Value, json};
@@ -121,8 +122,11 @@ fn look(storage: &Storage, store: StoreNumber, runs: &[Run]) -> Found {
 fn mend(storage: &Storage, store: StoreNumber, id: SegmentId) -> String {
     let Some(copies) = storage.copies() else { return "nothing: the volume has one server".to_owned() };
     match copies.mend_at(store, id) {
-        Ok(mended) if mended.left == 0 => "fetched from another store".to_owned(),
-        Ok(mended) => format!("{} of {} runs are at no store that can be reached", mended.left, mended.bad),
+        Ok(Ordered::PutAgain) => "it is put there again from the maker's file: look again later".to_owned(),
+        Ok(Ordered::Mended(mended)) if mended.left == 0 => "fetched from another store".to_owned(),
+        Ok(Ordered::Mended(mended)) => {
+            format!("{} of {} runs are at no store that can be reached", mended.left, mended.bad)
+        }
         Err(error) => format!("nothing: {error}"),
     }
 }

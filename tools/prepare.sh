@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain; for `tests` the formatter,
-# the linter and PostgreSQL too, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
+# the linter and PostgreSQL too, for `cluster-ha` Patroni and etcd, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
 # it says what to install.
 set -euo pipefail
 
@@ -68,4 +68,9 @@ if [ "${1:-}" = tests ]; then
         have rustup || fail "cargo ${component/rustfmt/fmt} is missing; install it with the Rust toolchain"
         rustup component add "$component"
     done
+fi
+
+# Daemons, so only where somebody asks for them by name.
+if [ "${1:-}" = cluster-ha ]; then
+    if have apt-get && ! { have patroni && have etcd; }; then apt_install patroni python3-etcd etcd-server; fi
 fi

@@ -127,7 +127,11 @@ run() {
             ;;
         kill) suite kill tests/kill/run.sh ;;
         postgres) suite postgres python3 tests/postgres.py ;;
-        cluster-ha) MARGAY_BIN=$binary suite cluster-ha timeout --signal=INT --kill-after=300 3600 python3 tests/cluster_ha.py ;;
+        cluster-ha)
+            # What is believed of the next one rests on it.
+            suite registers python3 tests/goals/registers_test.py
+            MARGAY_BIN=$binary suite cluster-ha timeout --signal=INT --kill-after=300 3600 python3 tests/cluster_ha.py
+            ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;

@@ -180,11 +180,16 @@ async fn serve(
     // Cancelled only when the process ends anyway.
     let _ = tokio::task::spawn_blocking(move || mounts.mounts.unmount_all(longest)).await;
     let closing = Arc::clone(&server);
-    let close = move || {
+    close(move || {
         closing.session.end();
         closing.storage.close()
-    };
-    let closed = tokio::task::spawn_blocking(close).await;
+    })
+    .await
+}
+
+/// The last that a server does, on a thread that may wait.
+async fn close(storage: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let closed = tokio::task::spawn_blocking(storage).await;
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
     tracing::info!("stopped");
     Ok(())

@@ -22,7 +22,7 @@ mod question;
 mod store;
 mod tls;
 
-pub use copies::{CopyStatistics, HttpCopies, Mended};
+pub use copies::{CopyStatistics, HttpCopies, Mended, Ordered};
 pub use key::ClusterKey;
 pub use peers::HttpPeers;
 pub use pools::PoolBuckets;

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
 #![allow(clippy::disallowed_methods, reason = "tests damage files themselves")]
 
+mod port;
+
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,31 +12,18 @@ use std::time::Duration;
 
 use margay_cluster::{ClusterKey, HttpCopies, HttpPeers, Mended, StorePort, StoreTls};
 use margay_env::Env;
-use margay_listener::{ConnectionLimits, Listener, Traffic};
+use margay_listener::Listener;
 use margay_meta::memory::Memory;
 use margay_meta::{Batch, Engine, Write};
-use margay_rows::record::{BackRow, SegmentRecord, SegmentState, SessionRecord, StoreRecord};
+use margay_rows::record::{BackRow, SegmentRecord, SegmentState};
 use margay_rows::{Ino, key};
 use margay_segment::{
-    Extent, Kind, Options, Run, RunLength, SegmentId, Segments, Store, StoreIdentity, StoreName, StoreNumber,
-    segment_name,
+    Extent, Kind, Options, Run, RunLength, SegmentId, Segments, Store, StoreName, StoreNumber, segment_name,
 };
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 const OWN: StoreNumber = StoreNumber(1);
 const OTHER: StoreNumber = StoreNumber(3);
-const LIMITS: ConnectionLimits = ConnectionLimits {
-    connections_max: 64,
-    header_bytes_max: 32 << 10,
-    header_time_max: Duration::from_secs(20),
-    idle_time_max: Duration::from_secs(120),
-    stall_time_max: Duration::from_secs(30),
-    body_rate_min: 0,
-    streams_max: 16,
-    unread_bytes_max: 64 << 20,
-    drain_time_max: Duration::from_secs(1),
-};
 
 /// Two stores with the same pack of three runs; the second one answers.
 struct World {
@@ -72,21 +61,11 @@ impl World {
         std::fs::create_dir(folder.path().join("other")).unwrap();
         std::fs::copy(folder.path().join("own").join(&name), folder.path().join("other").join(&name)).unwrap();
         let other = store(&folder.path().join("other"), OTHER);
-        let port = Arc::new(StorePort::new(other, ClusterKey::derive(b"volume")));
-        let listener = runtime.block_on(async {
-            let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            Listener::start_tcp(socket, None, port, Arc::new(Traffic::default()), LIMITS)
-        });
+        let port = StorePort::new(other, ClusterKey::derive(b"volume"));
+        let (listener, address) = port::serve(&runtime, port, None);
         let engine = Memory::new();
         let put = |key: Vec<u8>, value: Vec<u8>| Write::Put { key, value };
-        let address = listener.address.unwrap().to_string();
-        let mut writes = vec![
-            put(
-                key::store(OTHER),
-                StoreRecord { identity: StoreIdentity([7; 16]), generation: 1, session: 11 }.encode(),
-            ),
-            put(key::session(Ino(11)), SessionRecord { address, ..SessionRecord::default() }.encode()),
-        ];
+        let mut writes = port::rows_of(OTHER, &address);
         writes.push(put(key::segment(id), row(len, &[OWN, OTHER])));
         for run in &runs {
             writes.push(put(key::back(id, run.offset, Ino(9)), BackRow::encode(run, None)));

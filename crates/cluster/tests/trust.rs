@@ -2,39 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
 
+mod port;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use margay_cluster::{ClusterKey, HttpPeers, StorePort, StoreTls, store_port_tls};
 use margay_env::Env;
+use margay_listener::Listener;
 use margay_listener::tls::Tls;
-use margay_listener::{ConnectionLimits, Listener, Traffic};
 use margay_meta::memory::Memory;
-use margay_meta::{Batch, Engine, Write};
-use margay_rows::record::{SessionRecord, StoreRecord};
-use margay_rows::{Ino, key};
-use margay_segment::{
-    Extent, Options, RunLength, SegmentError, Segments, Store, StoreIdentity, StoreName, StoreNumber,
-};
+use margay_meta::{Batch, Engine};
+use margay_segment::{Extent, Options, RunLength, SegmentError, Segments, Store, StoreName, StoreNumber};
 use margay_volume::Peers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 const STORE: StoreNumber = StoreNumber(3);
-const SESSION: u64 = 11;
-const LIMITS: ConnectionLimits = ConnectionLimits {
-    connections_max: 64,
-    header_bytes_max: 32 << 10,
-    header_time_max: Duration::from_secs(20),
-    idle_time_max: Duration::from_secs(120),
-    stall_time_max: Duration::from_secs(30),
-    body_rate_min: 0,
-    streams_max: 16,
-    unread_bytes_max: 64 << 20,
-    drain_time_max: Duration::from_secs(1),
-};
 
 /// A store with a run, behind a port.
 struct World {
@@ -75,24 +60,14 @@ impl World {
         let extent = Extent::whole(writer.end().unwrap());
         drop(writer);
         store.sync_blocking(extent.run.segment).unwrap();
-        let port = Arc::new(StorePort::new(store, key_of(secret)));
-        let listener = runtime.block_on(async {
-            let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            Listener::start_tcp(socket, tls, port, Arc::new(Traffic::default()), LIMITS)
-        });
-        let address = listener.address.unwrap().to_string();
+        let (listener, address) = port::serve(&runtime, StorePort::new(store, key_of(secret)), tls);
         World { runtime, folder, extent, address, _listener: listener }
     }
 
     /// Reads the run as another process does that has this secret.
     fn ask(&self, secret: &str, tls: StoreTls) -> Result<bytes::Bytes, SegmentError> {
         let engine = Memory::new();
-        let store = StoreRecord { identity: StoreIdentity([7; 16]), generation: 1, session: SESSION };
-        let session = SessionRecord { address: self.address.clone(), ..SessionRecord::default() };
-        let writes = vec![
-            Write::Put { key: key::store(STORE), value: store.encode() },
-            Write::Put { key: key::session(Ino(SESSION)), value: session.encode() },
-        ];
+        let writes = port::rows_of(STORE, &self.address);
         engine.commit(Batch { writes, ..Batch::default() }).unwrap();
         let peers = HttpPeers::start(Arc::new(engine), key_of(secret), tls, None).unwrap();
         peers.store(STORE).unwrap().read(&self.extent, 0, 5)

@@ -14,7 +14,7 @@ use margay_jobs::reclaimer::Reclaimer;
 use margay_jobs::session_keeper::SessionKeeper;
 use margay_listener::{ConnectionLimits, Listener, Traffic};
 
-use super::{ADMIN_CONNECTIONS_MAX, SIDE_DRAIN_TIME_MAX, Signals, stand_in, store_port, told_address};
+use super::{ADMIN_CONNECTIONS_MAX, SIDE_DRAIN_TIME_MAX, Signals, close, stand_in, store_port, told_address};
 use crate::control;
 use crate::datadir::DataDir;
 use crate::endpoint::{Endpoint, EndpointControl, EndpointPage};
@@ -98,14 +98,11 @@ async fn stop(
     // A leftover socket does no harm: the next server replaces it.
     let _ = endpoint.env.disk.remove(&endpoint.data.join(control::NAME));
     let closing = Arc::clone(endpoint);
-    let close = move || {
+    close(move || {
         closing.session.end();
         closing.storage.close()
-    };
-    let closed = tokio::task::spawn_blocking(close).await;
-    closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
-    tracing::info!("stopped");
-    Ok(())
+    })
+    .await
 }
 
 fn screen(endpoint: &Endpoint) -> String {

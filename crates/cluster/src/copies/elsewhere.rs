@@ -3,11 +3,13 @@
 //! Locking:    `Tried` is a leaf.
 //! Not here:   which servers get copies (targets), what is put into pools (pooled).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_segment::{OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
+use margay_volume::{Error, visit_segments_made_by};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -38,6 +40,23 @@ pub(super) fn at(inner: &Inner, store: StoreNumber) -> Arc<dyn OtherStore> {
 /// What a store says of a segment.
 pub(super) fn state_at(inner: &Inner, store: StoreNumber, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
     at(inner, store).state(id)
+}
+
+/// Which of these segments have a row that names the store.
+pub(super) fn named_at(
+    inner: &Inner,
+    ids: impl Iterator<Item = SegmentId>,
+    store: StoreNumber,
+) -> Result<HashSet<SegmentId>, Error> {
+    let made_by: BTreeSet<StoreNumber> = ids.map(|id| id.made_by()).collect();
+    let mut named = HashSet::new();
+    for maker in made_by {
+        visit_segments_made_by(&*inner.peers.engine, maker, &mut |known| {
+            named.extend(known.is_at(store).then_some(known.id));
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(named)
 }
 
 /// Pools that are in use and can be opened.

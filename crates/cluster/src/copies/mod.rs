@@ -48,6 +48,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 pub use self::mend::Mended;
+pub use self::orders::Ordered;
 use self::segment::Copied;
 use self::targets::Targets;
 use self::upkeep::Upkeep;

@@ -11,6 +11,14 @@ use super::mend::{self, Mended};
 use super::{HttpCopies, elsewhere, put, right};
 use crate::store::HttpStore;
 
+/// What came of an order to make a copy right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    Mended(Mended),
+    /// The object of a pool is put there again, a while later.
+    PutAgain,
+}
+
 impl HttpCopies {
     /// Fetches what the own file of a segment lacks from other stores. Blocks this thread; fails if the segment is being written.
     pub fn mend(&self, id: SegmentId) -> Result<Mended, Error> {
@@ -33,19 +41,19 @@ impl HttpCopies {
     }
 
     /// As `mend`, at any store.
-    pub fn mend_at(&self, store: StoreNumber, id: SegmentId) -> Result<Mended, Error> {
+    pub fn mend_at(&self, store: StoreNumber, id: SegmentId) -> Result<Ordered, Error> {
         if store == self.inner.own_number() {
-            return self.mend(id);
+            return self.mend(id).map(Ordered::Mended);
         }
         if self.inner.peers.pools.is_pool(store) {
             return self.put_again(store, id);
         }
         let (bad, left) = HttpStore::new(&self.inner.peers, store).mend(id)?;
-        Ok(Mended { bad, left })
+        Ok(Ordered::Mended(Mended { bad, left }))
     }
 
     /// An object is not mended: the maker of the segment puts it there again, from its own file once that is right.
-    fn put_again(&self, pool: StoreNumber, id: SegmentId) -> Result<Mended, Error> {
+    fn put_again(&self, pool: StoreNumber, id: SegmentId) -> Result<Ordered, Error> {
         let (inner, maker) = (&self.inner, id.made_by());
         if maker != inner.own_number() {
             return Err(told(format!("the object in the pool is put there by store {}: ask its server", maker.0)));
@@ -57,7 +65,7 @@ impl HttpCopies {
         }
         inner.forget_copy(id, pool);
         inner.wake_upkeep();
-        Err(told("the object in the pool is put there again from the own file: look again later".to_owned()))
+        Ok(Ordered::PutAgain)
     }
 
     /// Whether a store has the whole run, and right. Blocks this thread.

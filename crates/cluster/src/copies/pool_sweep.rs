@@ -8,18 +8,17 @@
 //! Locking:    used by the thread of upkeep; listings are tasks, which share nothing.
 //! Not here:   objects of segments that were removed (copies), putting (pooled).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_segment::{SegmentId, StoreNumber};
-use margay_volume::{Error, read_segment, visit_segments_made_by};
+use margay_volume::{Error, read_segment};
 use tokio::sync::oneshot::{self, Receiver, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::Inner;
-use super::elsewhere::{Copy, Tried, pools, remove_object};
+use super::elsewhere::{Copy, Tried, named_at, pools, remove_object};
 use crate::pools::{Listed, PoolObjects};
 
 /// What is in a pool is compared with the rows so often.
@@ -74,7 +73,7 @@ impl PoolSweep {
         // W2.
         let is_mine = |maker: StoreNumber| maker == own || is_lowest && !live.contains_key(&maker);
         let mine: Vec<Listed> = there.into_iter().filter(|object| is_mine(object.id.made_by())).collect();
-        let named = named(inner, &mine, pool.number)?;
+        let named = named_at(inner, mine.iter().map(|object| object.id), pool.number)?;
         let unnamed = mine.into_iter().filter(|object| !named.contains(&object.id));
         for id in self.unnamed.due(pool.number, unnamed, now) {
             let copy = (id, pool.number);
@@ -130,19 +129,6 @@ async fn list(inner: Arc<Inner>, pools: Vec<Arc<PoolObjects>>, done: oneshot::Se
     }
     // The thread of upkeep may have ended.
     drop(done.send(all));
-}
-
-/// Which of these segments have a row that names the pool.
-fn named(inner: &Inner, objects: &[Listed], pool: StoreNumber) -> Result<HashSet<SegmentId>, Error> {
-    let made_by: BTreeSet<StoreNumber> = objects.iter().map(|object| object.id.made_by()).collect();
-    let mut named = HashSet::new();
-    for store in made_by {
-        visit_segments_made_by(&*inner.peers.engine, store, &mut |known| {
-            named.extend(known.is_at(pool).then_some(known.id));
-            Ok(ControlFlow::Continue(()))
-        })?;
-    }
-    Ok(named)
 }
 
 #[cfg(test)]

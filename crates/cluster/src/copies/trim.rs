@@ -107,16 +107,8 @@ fn give_up_one(inner: &Inner, id: SegmentId) -> Option<StoreNumber> {
     let info = inner.own.listed(id).ok()?;
     let have = surplus(inner, &info);
     let store = choose(inner, id, &have)?;
-    for kept in have.into_iter().filter(|kept| *kept != store) {
-        match elsewhere::state_at(inner, kept, id) {
-            Ok(there) if there.len >= info.len => {}
-            Ok(_) | Err(SegmentError::Missing(_)) => {
-                tracing::warn!(segment = ?id, store = kept.0, "a copy is missing, or not whole");
-                inner.forget_copy(id, kept);
-                return None;
-            }
-            Err(_) => return None,
-        }
+    if !have_all(inner, &info, have.into_iter().filter(|kept| *kept != store)) {
+        return None;
     }
     tracing::info!(segment = ?id, store = store.0, "a copy is one too many, and goes");
     inner.forget_copy(id, store);
@@ -169,18 +161,20 @@ fn kept(inner: &Inner, (id, store): (SegmentId, StoreNumber), row: Option<&Segme
     if !row.is_some_and(|row| !row.stores.contains(&store) && have.iter().all(|kept| row.stores.contains(kept))) {
         return Kept::NotNow;
     }
-    for kept in have {
-        match elsewhere::state_at(inner, kept, id) {
-            Ok(there) if there.len >= info.len => {}
-            Ok(_) | Err(SegmentError::Missing(_)) => {
-                tracing::error!(segment = ?id, store = kept.0, "a copy that counts is missing: none is removed as one too many");
-                inner.forget_copy(id, kept);
-                return Kept::TooFew;
-            }
-            Err(_) => return Kept::TooFew,
+    if have_all(inner, &info, have.into_iter()) { Kept::Enough } else { Kept::TooFew }
+}
+
+/// Whether each of these stores answers and says that it has all of a segment. One that says otherwise counts no more.
+fn have_all(inner: &Inner, info: &SegmentInfo, mut stores: impl Iterator<Item = StoreNumber>) -> bool {
+    stores.all(|store| match elsewhere::state_at(inner, store, info.id) {
+        Ok(there) if there.len >= info.len => true,
+        Ok(_) | Err(SegmentError::Missing(_)) => {
+            tracing::warn!(segment = ?info.id, store = store.0, "a copy is missing, or not whole: none goes as one too many");
+            inner.forget_copy(info.id, store);
+            false
         }
-    }
-    Kept::Enough
+        Err(_) => false,
+    })
 }
 
 /// It is needed after all, and counts if it is there still; else another one is made.

@@ -6,16 +6,15 @@
 //! Locking:    one thread; its own state is not shared.
 //! Not here:   copies of what is being written (copies), those that are missing (repair).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_segment::{Kind, OtherStore, SegmentError, SegmentId, SegmentInfo, StoreNumber};
-use margay_volume::{CopiesRecord, Error, read_segment, visit_segments_made_by};
+use margay_volume::{CopiesRecord, Error, read_segment};
 use tokio::time::Instant;
 
 use super::orphaned::Orphaned;
@@ -241,14 +240,7 @@ impl Upkeep {
         let (inner, own) = (Arc::clone(&self.inner), self.inner.own_number());
         let copies: Vec<SegmentInfo> =
             inner.own.segments().into_iter().filter(|info| info.id.made_by() != own).collect();
-        let made_by: BTreeSet<StoreNumber> = copies.iter().map(|info| info.id.made_by()).collect();
-        let mut named = HashSet::new();
-        for store in made_by {
-            visit_segments_made_by(&*inner.peers.engine, store, &mut |known| {
-                named.extend(known.is_at(own).then_some(known.id));
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
+        let named = elsewhere::named_at(&inner, copies.iter().map(|info| info.id), own)?;
         let before = std::mem::take(&mut self.unnamed);
         for info in copies.into_iter().filter(|info| !named.contains(&info.id)) {
             // One that is made again does not grow.
