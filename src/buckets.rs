@@ -8,8 +8,24 @@ use margay_env::Timestamp;
 use margay_volume::{Error, Quota, Volume};
 use serde_json::{Value, json};
 
+use crate::exit::Failure;
+
 /// Buckets read at a time.
 const PAGE_BUCKETS: usize = 1000;
+
+/// Makes a bucket unless it is there; says whether it did.
+pub async fn make(volume: &Volume, name: &str) -> Result<bool, Failure> {
+    // On a full disk no bucket can be made, but a server must still start to remove files.
+    if volume.head_bucket(name).await.is_ok() {
+        return Ok(false);
+    }
+    match volume.create_bucket(name).await {
+        Ok(_) => Ok(true),
+        // Another server of the volume was faster.
+        Err(Error::BucketExists) => Ok(false),
+        Err(error) => Err(Failure::failed(format!("the bucket {name} cannot be made: {error}"))),
+    }
+}
 
 /// Objects, bytes and limits of every bucket, by name.
 pub async fn list(volume: &Volume) -> Result<Value, Error> {
@@ -29,6 +45,36 @@ pub async fn list(volume: &Volume) -> Result<Value, Error> {
             _ => return Ok(json!({ "buckets": rows })),
         }
     }
+}
+
+/// Usage and limits of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketUse {
+    pub name: String,
+    pub objects: u64,
+    pub bytes: u64,
+    pub objects_max: Option<u64>,
+    pub bytes_max: Option<u64>,
+}
+
+/// The first buckets by name, at most `most` (up to 1000).
+pub async fn first(volume: &Volume, most: usize) -> Result<Vec<BucketUse>, Error> {
+    let mut all = Vec::new();
+    for bucket in volume.list_buckets("", None, most.min(PAGE_BUCKETS)).await? {
+        let (usage, quota) = match (volume.usage(&bucket.name).await, volume.quota(&bucket.name).await) {
+            // Removed since the page was read.
+            (Err(Error::NoSuchBucket), _) | (_, Err(Error::NoSuchBucket)) => continue,
+            (usage, quota) => (usage?, quota?),
+        };
+        all.push(BucketUse {
+            name: bucket.name.clone(),
+            objects: usage.objects,
+            bytes: usage.bytes,
+            objects_max: quota.objects,
+            bytes_max: quota.bytes,
+        });
+    }
+    Ok(all)
 }
 
 async fn row(volume: &Volume, name: &str, created: Timestamp) -> Result<Value, Error> {

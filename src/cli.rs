@@ -14,25 +14,34 @@ mod config;
 mod disk;
 mod dump;
 mod fsck;
+mod generate;
+mod health;
 mod identity;
 mod inventory;
 mod mount;
 mod node;
 mod object;
+mod reach;
 mod secrets;
 mod serve;
 mod status;
+mod tables;
+mod top;
+mod trace;
 mod works;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use margay_env::output;
 
 use crate::exit::{CODES_HELP, Failure};
+use crate::version::VERSION;
 
 /// An object store and a file system at the same time: one tree, two doors.
 #[derive(Debug, Parser)]
-#[command(name = "margay", version, after_help = CODES_HELP, arg_required_else_help = true)]
+#[command(name = "margay", version = VERSION.as_str(), after_help = CODES_HELP, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +55,12 @@ enum Command {
     Config(config::Args),
     /// Show what the server of a data directory is doing
     Status(status::Args),
+    /// Whether a server works, by the exit code: for health checks of containers
+    Health(health::Args),
+    /// Show what a running server answers now, and how fast
+    Top(top::Args),
+    /// Show each request of a running server as it ends
+    Trace(trace::Args),
     /// Show whether expiry and locks trust the machine's clock, or confirm that it is right
     Clock(clock::Args),
     /// Copies of a volume that several servers share, and its stores
@@ -100,6 +115,15 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// A small S3 client: create buckets, list, put, get and delete objects
     Client(bench::Client),
+    /// Print the completions of a shell for this program
+    Completions(generate::Completions),
+    /// Write a manual page for each command
+    ManPages(generate::ManPages),
+}
+
+/// Every command and option, for the reference in docs/reference.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the program; `main` only calls this.
@@ -114,16 +138,25 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        // Help and version are results, not failures.
+        Err(error) if !error.use_stderr() => {
+            output::note(error.print());
+            return ended(written());
+        }
         Err(error) => {
-            // Help and version are not failures; printing fails only when stdout is closed.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            return ExitCode::from(2);
         }
     };
+    // What a server shows at its start is no result: who cannot read it is served all the same.
+    let has_result = !matches!(cli.command, Command::Serve(_));
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Health(args) => health::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Clock(args) => clock::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Node(args) => node::run(&args),
@@ -151,8 +184,20 @@ pub fn main() -> ExitCode {
         Command::Fsck(args) => fsck::run(&args),
         Command::Bench(args) => bench::run_bench(&args),
         Command::Client(args) => bench::run_client(&args),
+        Command::Completions(args) => generate::run_completions(&args, Cli::command()),
+        Command::ManPages(args) => generate::run_man_pages(&args, Cli::command()),
     };
-    ended(outcome)
+    ended(outcome.and_then(|()| if has_result { written() } else { Ok(()) }))
+}
+
+/// Whether all of the result was taken. A reader that went away had enough, as `head` has.
+fn written() -> Result<(), Failure> {
+    match output::finish() {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "standard output does not take the result: {error}; the command itself has done its work"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn ended(outcome: Result<(), Failure>) -> ExitCode {
@@ -182,8 +227,6 @@ fn runtime(io_threads_max: usize) -> Result<tokio::runtime::Runtime, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

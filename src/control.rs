@@ -3,21 +3,19 @@
 //! Why:        `margay status` and other commands must work while the server holds the directory. File permissions
 //!             control access, so no password is sent.
 //! Invariants: R1 the socket is readable and writable by its owner only.
-//! Not here:   what the commands do (`works`), the commands to a far mount (`far_mount`).
+//! Not here:   what the commands do (`administration`), the commands to a far mount (`far_mount`).
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use margay_accounts::identities::{ORDER_BYTES_MAX, ORDER_PATH};
 use margay_env::Env;
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
@@ -27,23 +25,10 @@ use serde_json::{Value, json};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin;
-use crate::backup::{self, BackupWish};
-use crate::buckets::{self, QuotaChange};
-use crate::disks;
-use crate::dump::{self, DumpWish};
+use crate::administration::{self, Administered, BODY_BYTES_MAX};
 use crate::exit::Failure;
-use crate::fsck;
-use crate::inventory;
-use crate::mounts::MountWish;
-use crate::mounts::options::MountChoice;
-use crate::places;
-use crate::recover;
 use crate::server::Server;
-use crate::wiring::Storage;
-use crate::works::Work;
 
-/// Maximum size of a command's body, in bytes.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Name of the socket in the data directory.
 pub const NAME: &str = "control";
 /// Linux takes no longer path of a socket, in bytes.
@@ -56,54 +41,14 @@ pub struct Control(pub Arc<Server>);
 impl Handler for Control {
     fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
         let server = Arc::clone(&self.0);
+        let process = Arc::clone(&self.0) as Arc<dyn Administered>;
         Box::pin(async move {
-            let path = request.uri().path();
-            match (request.method(), path) {
-                (&Method::GET, "/status") => return answer::json(StatusCode::OK, &server.status()),
-                (&Method::GET, "/buckets") => {
-                    let listed = buckets::list(&server.storage.volume).await;
-                    return done(listed.map_err(|error| error.to_string()));
-                }
-                (&Method::POST, "/backup") => return done(backup(&server.storage, request).await),
-                (&Method::POST, "/dump") => {
-                    return match wish(request).await {
-                        Ok(wish) => dump::answer(&server.storage, DumpWish::from_json(&wish)),
-                        Err(error) => done(Err(error)),
-                    };
-                }
-                (&Method::POST, "/disk") => return done(disk(&server, request).await),
-                (&Method::POST, "/quota") => return done(quota(&server, request).await),
-                (&Method::POST, "/fsck") => return done(fsck_of(&server.storage, request).await),
-                (&Method::POST, "/where") => return done(places_of(&server.storage, request).await),
-                (&Method::POST, "/recover") => return done(recover_object(&server, request).await),
-                (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
-                (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
-                (&Method::POST, "/clock/confirm") => {
-                    return answer::json(StatusCode::OK, &server.expiry.clock.confirm());
-                }
-                (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
-                (&Method::POST, ORDER_PATH) => {
-                    return done(identities(&server, request).await);
-                }
-                (&Method::POST, "/mount" | "/unmount") => {
-                    return done(mounts(&server, request).await);
-                }
-                _ => {}
+            match administration::answer_local(&process, request).await {
+                Ok(response) => response,
+                Err(request) => admin::page(&server, request.method(), request.uri().path()).await,
             }
-            let named = Work::ALL.into_iter().find(|work| path.strip_prefix('/') == Some(work.name()));
-            let (Some(work), &Method::POST) = (named, request.method()) else {
-                return admin::page(&server, request.method(), path);
-            };
-            done(work.run(Arc::clone(&server.storage), Some(server.scrub_rate_max)).await)
         })
     }
-}
-
-/// Executes an order about identities.
-async fn identities(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
-    let body = Limited::new(request.into_body(), ORDER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
-    server.identities.answer_json(&body).await
 }
 
 pub(crate) fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
@@ -118,84 +63,6 @@ pub(crate) async fn wish(request: Request<RequestBody>) -> Result<Value, String>
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| format!("the request is no JSON: {error}"))
-}
-
-/// Changes the quota of a bucket.
-async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
-    let (bucket, change) = QuotaChange::from_json(&wish(request).await?)?;
-    let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
-    changed.map_err(|error| error.to_string())
-}
-
-/// Adds or removes a disk.
-async fn disk(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
-    let wish = wish(request).await?;
-    let server = Arc::clone(server);
-    let change = move || disks::change(server.storage.disks(), &wish);
-    tokio::task::spawn_blocking(change).await.map_err(|error| format!("it broke off: {error}"))?
-}
-
-pub(crate) async fn backup(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
-    let wish = BackupWish::from_json(&wish(request).await?)?;
-    backup::make_of_running(Arc::clone(storage), wish).await
-}
-
-/// A check while requests go on.
-pub(crate) async fn fsck_of(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
-    let shown_max = wish(request).await?["show"].as_u64().unwrap_or_default();
-    let (storage, shown_max) = (Arc::clone(storage), usize::try_from(shown_max).unwrap_or(usize::MAX));
-    let checked = tokio::task::spawn_blocking(move || fsck::check(&storage, shown_max));
-    checked.await.map_err(|error| format!("it broke off: {error}"))?
-}
-
-/// Where the bytes of an object are.
-pub(crate) async fn places_of(storage: &Arc<Storage>, request: Request<RequestBody>) -> Result<Value, String> {
-    let wish = wish(request).await?;
-    let text = |name: &str| wish[name].as_str().map(str::to_owned).ok_or_else(|| format!("the request lacks {name}"));
-    let (bucket, name, engine) = (text("bucket")?, text("key")?, storage.rows.engine());
-    let found = tokio::task::spawn_blocking(move || {
-        places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))
-    });
-    found.await.map_err(|error| format!("it broke off: {error}"))?
-}
-
-/// The copies of an object, checked and mended.
-async fn recover_object(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
-    let wish = wish(request).await?;
-    let text = |name: &str| wish[name].as_str().map(str::to_owned).ok_or_else(|| format!("the request lacks {name}"));
-    let (bucket, name, storage) = (text("bucket")?, text("key")?, Arc::clone(&server.storage));
-    let done = tokio::task::spawn_blocking(move || {
-        recover::object(&storage, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))
-    });
-    done.await.map_err(|error| format!("it broke off: {error}"))?
-}
-
-/// One page of a bucket's objects.
-async fn inventory_page(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
-    let wish = wish(request).await?;
-    let bucket = wish["bucket"].as_str().ok_or("the request lacks bucket")?;
-    let prefix = wish["prefix"].as_str().unwrap_or_default();
-    let page = inventory::page(&server.storage.volume, bucket, prefix, wish["after"].as_str()).await;
-    page.map_err(|error| error.to_string())
-}
-
-/// Mounts or unmounts.
-async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
-    let mount = request.uri().path() == "/mount";
-    let wish = wish(request).await?;
-    let text = |name: &str| wish[name].as_str().ok_or_else(|| format!("the request lacks {name}"));
-    let path = text("path")?.to_owned();
-    if mount {
-        let choice = MountChoice::parse(text("options")?)?;
-        let wish = MountWish::new(text("bucket")?, Path::new(&path), choice)?;
-        server.mount(wish).await?;
-        return Ok(json!({ "mounted": path }));
-    }
-    let wait = Duration::from_secs(wish["seconds"].as_u64().unwrap_or(0));
-    let server = Arc::clone(server);
-    let work = tokio::task::spawn_blocking(move || server.mounts.unmount(Path::new(&path), wait));
-    let calm = work.await.map_err(|error| format!("unmounting broke off: {error}"))??;
-    Ok(json!({ "calm": calm }))
 }
 
 /// Creates the socket; replaces one left by a dead server (the caller holds the directory's lock).
@@ -283,6 +150,7 @@ async fn answered(data: &Path, response: Response<Incoming>) -> Result<Value, Fa
     let value: Value = serde_json::from_slice(&body).map_err(|error| fail(&error))?;
     match (status.is_success(), value.get("error").and_then(Value::as_str)) {
         (true, _) => Ok(value),
+        (false, Some(error)) if status == StatusCode::NOT_IMPLEMENTED => Err(Failure::refused(error.to_owned())),
         (false, Some(error)) => Err(Failure::failed(error.to_owned())),
         (false, None) => Err(fail(&status)),
     }

@@ -179,6 +179,11 @@ impl DataDir {
         open_or_mark(env, path, FORMAT_VERSION, wanted, check_owner)
     }
 
+    /// Whether this is a data directory already, of whatever format.
+    pub fn is_marked(env: &Env, path: &Path) -> bool {
+        env.disk.exists(&path.join("format")).unwrap_or(false)
+    }
+
     /// Keeps the lock until this process ends. Who stops without waiting for all of its threads may still write after this
     /// value is dropped, and another process that waits for the lock must not begin before that.
     pub fn lock_until_exit(&mut self) {

@@ -5,8 +5,8 @@
 //!             E2 what needs clients, their keys or the tree is refused by name, with who does it.
 //! Not here:   sending and keeping copies (margay-cluster), how it is started (`cli::serve`).
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +21,16 @@ use margay_metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::admin::{self, Healthy};
+use crate::administration::{self, AdminWork, Administered, Doing, NotDone, PREFIX, Remote, TopView, WorkAnswer};
+use crate::audit::Audit;
 use crate::backup::{self, BackupWish};
-use crate::control::{self, done, wish};
+use crate::checks::Checks;
 use crate::dump::{self, DumpWish};
-use crate::server::{write_head, write_memory, write_reclaim};
+use crate::process;
+use crate::server::{write_head, write_reclaim};
+use crate::spans::Spans;
+use crate::trace::Trace;
+use crate::watching;
 use crate::wiring::Storage;
 use crate::works::Work;
 
@@ -41,6 +47,11 @@ pub struct Endpoint {
     pub session: SessionKeeper,
     /// Read rate of a scrub, in bytes per second.
     pub scrub_rate_max: u64,
+    pub checks: Arc<Checks>,
+    pub audit: Audit,
+    pub spans: Arc<Spans>,
+    /// Of those who watch: it has no requests of its own.
+    pub trace: Arc<Trace>,
     /// Of the other servers.
     pub traffic: Arc<Traffic>,
     /// Start of the server, on the monotonic clock.
@@ -50,9 +61,12 @@ pub struct Endpoint {
     pub admin: Option<SocketAddr>,
 }
 
-/// The admin port: health and metrics.
+/// The admin port: health and metrics, and administration by signed requests.
 #[derive(Debug)]
-pub struct EndpointPage(pub Arc<Endpoint>);
+pub struct EndpointPage {
+    pub endpoint: Arc<Endpoint>,
+    pub remote: Arc<Remote>,
+}
 
 /// Answers the commands that an endpoint has, and everything that its admin port answers.
 #[derive(Debug)]
@@ -60,13 +74,14 @@ pub struct EndpointControl(pub Arc<Endpoint>);
 
 impl Healthy for Endpoint {
     fn health(&self) -> Result<(), String> {
-        self.storage.health()
+        Administered::health(self)
     }
 }
 
 impl Endpoint {
     /// Stops the background jobs and prevents new ones.
     pub fn stop_background(&self) {
+        self.trace.close();
         self.storage.stop_works();
         self.reclaimer.stop();
     }
@@ -77,11 +92,15 @@ impl Endpoint {
 
     fn metrics(&self) -> String {
         let mut out = Exposition::default();
-        write_head(self.health().is_ok(), self.uptime(), &mut out);
+        write_head(self.storage.health().is_ok(), self.uptime(), &mut out);
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
         write_reclaim(&self.reclaimer, &self.storage, &mut out);
-        write_memory(&self.env, &mut out);
+        watching::write_space(&self.env, &self.data, &mut out);
+        self.checks.write_metrics(&mut out);
+        self.audit.write_metrics(&mut out);
+        self.spans.write_metrics(&mut out);
+        process::write(&self.env, self.uptime(), &mut out);
         out.finish()
     }
 
@@ -95,18 +114,20 @@ impl Endpoint {
             "store": self.storage.segments.name().number.0,
             "store_address": self.address,
             "admin_address": self.admin.map(|address| address.to_string()),
-            "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "health": self.storage.health().err().unwrap_or_else(|| "ok".to_owned()),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
             "storage": self.storage.status(),
             "quarantine": self.reclaimer.quarantine_status(&self.storage.segments),
             "check": self.reclaimer.check_status(),
+            "checks": self.checks.status(),
         })
     }
 
     fn page(&self, method: &Method, path: &str) -> Response<ResponseBody> {
         match (method, path) {
-            (&Method::GET | &Method::HEAD, "/health") => admin::health(self),
+            // The second one is where the S3 address of other servers has it, for `margay health --endpoint`.
+            (&Method::GET | &Method::HEAD, "/health" | "/-/health") => admin::health(self),
             (&Method::GET | &Method::HEAD, "/metrics") => {
                 answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.metrics())
             }
@@ -114,56 +135,127 @@ impl Endpoint {
         }
     }
 
-    async fn backup(&self, request: Request<RequestBody>) -> Result<Value, String> {
-        let wish = BackupWish::from_json(&wish(request).await?)?;
+    async fn backup(&self, wish: &Value) -> Result<Value, String> {
+        let wish = BackupWish::from_json(wish)?;
         if wish.with_keys {
             return Err(NO_KEYS.to_owned());
         }
         backup::make_of_running(Arc::clone(&self.storage), wish).await
     }
 
-    async fn dump(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, String> {
-        let wish = DumpWish::from_json(&wish(request).await?);
+    fn dump(&self, wish: &Value) -> Result<WorkAnswer, NotDone> {
+        let wish = DumpWish::from_json(wish);
         if wish.with_keys {
-            return Err(NO_KEYS.to_owned());
+            return Err(NotDone::Failed(NO_KEYS.to_owned()));
         }
-        Ok(dump::answer(&self.storage, wish))
+        Ok(WorkAnswer::Stream(dump::answer(&self.storage, wish)))
     }
 
-    async fn command(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        if matches!(method, Method::GET | Method::HEAD) && matches!(path.as_str(), "/health" | "/metrics") {
-            return self.page(&method, &path);
+    fn top(self: &Arc<Self>, wish: &Value) -> Result<WorkAnswer, NotDone> {
+        let (process, trace) = (Arc::clone(self) as Arc<dyn Administered>, Arc::clone(&self.trace));
+        let view = TopView { process, requests: Arc::default(), traffic: Arc::clone(&self.traffic), trace };
+        Ok(view.stream(wish)?)
+    }
+
+    /// A task of an operator; the result of a check is kept.
+    async fn work(&self, work: Work) -> Result<Value, String> {
+        let done = work.run(Arc::clone(&self.storage), Some(self.scrub_rate_max)).await?;
+        if work == Work::Scrub {
+            return self.keep(done, Checks::scrubbed).await;
         }
+        Ok(done)
+    }
+
+    async fn fsck(&self, wish: &Value) -> Result<Value, String> {
+        let report = administration::fsck_of(&self.storage, wish).await?;
+        self.keep(report, Checks::checked).await
+    }
+
+    async fn keep(&self, done: Value, note: fn(&Checks, &Value)) -> Result<Value, String> {
+        let checks = Arc::clone(&self.checks);
+        let kept = tokio::task::spawn_blocking(move || {
+            note(&checks, &done);
+            done
+        });
+        kept.await.map_err(|error| format!("it broke off: {error}"))
+    }
+
+    async fn answer(self: Arc<Self>, path: &'static str, wish: Value) -> Result<WorkAnswer, NotDone> {
+        let value = |value| Ok(WorkAnswer::Value(value));
         let work = Work::ALL.into_iter().find(|work| path.strip_prefix('/') == Some(work.name()));
-        match (method, path.as_str(), work) {
-            (Method::GET, "/status", _) => answer::json(StatusCode::OK, &self.status()),
-            (Method::POST, "/fsck", _) => done(control::fsck_of(&self.storage, request).await),
-            (Method::POST, "/where", _) => done(control::places_of(&self.storage, request).await),
-            (Method::POST, "/backup", _) => done(self.backup(request).await),
-            (Method::POST, "/dump", _) => self.dump(request).await.unwrap_or_else(|error| done(Err(error))),
-            (Method::POST, _, Some(work)) => done(work.run(Arc::clone(&self.storage), Some(self.scrub_rate_max)).await),
+        match (path, work) {
+            ("/status", _) => value(self.status()),
+            ("/top", _) => self.top(&wish),
+            ("/fsck", _) => value(self.fsck(&wish).await?),
+            ("/where", _) => value(administration::places_of(&self.storage, &wish).await?),
+            ("/backup", _) => value(self.backup(&wish).await?),
+            ("/dump", _) => self.dump(&wish),
+            (_, Some(work)) => value(self.work(work).await?),
             // E2.
-            (_, path, _) => {
-                let what = path.trim_start_matches('/');
-                done(Err(format!(
-                    "this server is an endpoint, it keeps copies and has no clients: ask a server that serves S3 ({what})"
-                )))
-            }
+            (path, None) => Err(NotDone::Elsewhere(refused(path))),
         }
     }
 }
 
+fn refused(path: &str) -> String {
+    let what = path.trim_start_matches('/');
+    format!("this server is an endpoint, it keeps copies and has no clients: ask a server that serves S3 ({what})")
+}
+
+impl Administered for Endpoint {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn data(&self) -> &Path {
+        &self.data
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.storage.health()
+    }
+
+    fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    fn run(self: Arc<Self>, work: &'static AdminWork, wish: Value) -> Doing {
+        Box::pin(self.answer(work.path, wish))
+    }
+}
+
 impl Handler for EndpointPage {
-    fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
-        let endpoint = Arc::clone(&self.0);
-        Box::pin(async move { endpoint.page(request.method(), request.uri().path()) })
+    fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
+        let (endpoint, remote) = (Arc::clone(&self.endpoint), Arc::clone(&self.remote));
+        let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        Box::pin(async move {
+            match request.uri().path().starts_with(PREFIX) {
+                true => remote.answer(request, peer).await,
+                false => endpoint.page(request.method(), request.uri().path()),
+            }
+        })
     }
 }
 
 impl Handler for EndpointControl {
     fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
         let endpoint = Arc::clone(&self.0);
-        Box::pin(async move { endpoint.command(request).await })
+        let process = Arc::clone(&self.0) as Arc<dyn Administered>;
+        Box::pin(async move {
+            match administration::answer_local(&process, request).await {
+                Ok(response) => response,
+                Err(request) => match (request.method(), request.uri().path()) {
+                    (&Method::GET | &Method::HEAD, path @ ("/health" | "/metrics")) => {
+                        endpoint.page(request.method(), path)
+                    }
+                    // E2.
+                    (_, path) => answer::json(StatusCode::NOT_IMPLEMENTED, &json!({ "error": refused(path) })),
+                },
+            }
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! Invariants: X1 the codes below never change their meaning.
 
 use std::fmt;
+use std::path::Path;
 
 use margay_accounts::AccountsError;
 use margay_listener::{BindError, TlsError};
@@ -46,6 +47,11 @@ impl Failure {
     pub fn refused(message: impl Into<String>) -> Failure {
         Failure { code: Code::Refused, message: message.into() }
     }
+    /// No server has the data directory open.
+    pub fn no_server(data: &Path) -> Failure {
+        let data = data.display();
+        Failure::refused(format!("no server runs on {data}; start one with: margay serve --data {data}"))
+    }
 }
 
 impl fmt::Display for Failure {
@@ -62,7 +68,8 @@ impl From<BindError> for Failure {
 
 impl From<TlsError> for Failure {
     fn from(error: TlsError) -> Failure {
-        Failure::failed(error.to_string())
+        // A file that settings name: to start again would not help.
+        Failure::usage(error.to_string())
     }
 }
 

@@ -6,10 +6,11 @@
 //!             R2 a cache that belongs to the bucket already is opened also while that does not answer, or there are no keys for
 //!                now. A bucket that refuses ends the start: keys that were withdrawn must not be found out days later. Who only
 //!                sends has nothing to do without the bucket.
-//! Layout:     `gateway` is the S3 door; `running` is what commands and pages see (`commands`, `metrics`), `registry` names the caches of this user, `text`
+//! Layout:     `gateway` is the S3 door; `running` is what commands and pages see (`commands`, `administered`, `metrics`), `registry` names the caches of this user, `text`
 //!             is for people, `at_rest` reads a cache that nobody has open.
 //! Not here:   the order of sending (margay-upstream), options of a mount (mounts::options).
 
+mod administered;
 pub mod at_rest;
 mod commands;
 pub mod gateway;
@@ -34,6 +35,7 @@ use margay_volume::posix::UpstreamSync;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::administered::Seen;
 use self::commands::Doors;
 use self::gateway::{Bound, Door, Gateway};
 use self::registry::KnownCache;
@@ -127,6 +129,8 @@ impl FarMount {
 
     /// `name`: of the bucket, for S3 clients.
     async fn open(&self, env: &Env, name: Option<&str>, start: Start) -> Result<Opened, Failure> {
+        // What is wrong with the address or the file of authorities no later start mends.
+        self.place.target().map_err(Failure::usage)?;
         let (silent, (mut dir, id)) = tokio::task::block_in_place(|| {
             let tell = &mut |line: String| eprintln!("margay: {line}");
             let locked = DataDir::lock_cache(env, &self.cache, &source_of(&self.place), tell)?;
@@ -186,7 +190,9 @@ impl FarMount {
         let wish = mount.map(|(path, choice)| MountWish::new(&opened.bucket, path, choice.clone()));
         let wish = wish.transpose().map_err(Failure::failed)?;
         let mut running = self.running(env, &opened, wish.as_ref().map(|wish| wish.path.clone()));
-        running.served = bound.as_ref().map(|bound| Arc::clone(&bound.served));
+        if let Some(bound) = &bound {
+            (running.served, running.seen) = (Some(Arc::clone(&bound.served)), bound.seen.clone());
+        }
         running.page = page.as_ref().and_then(|page| page.local_addr().ok());
         let running = Arc::new(running);
         // Before the mount: who sees that may ask at once.
@@ -213,9 +219,12 @@ impl FarMount {
             }
         };
         stop_at(terminate, interrupt, &running.ending.stopped);
+        // Those who watch have no end of their own, and the doors wait for what runs.
+        running.seen.trace.close();
         if let Some((gateway, door)) = gateway.zip(door) {
             door.close(gateway, env, &self.cache).await;
         }
+        running.seen.spans.close().await;
         let ended = tokio::task::block_in_place(|| {
             if let Some(wait) = wait {
                 running.mounts.unmount_all(wait);
@@ -275,6 +284,7 @@ impl FarMount {
             begun: (env.clock.monotonic(), env.clock.now()),
             ending: Ending::default(),
             served: None,
+            seen: Seen::bare(env),
             page: None,
         }
     }

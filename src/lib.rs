@@ -3,13 +3,30 @@
 //! Why:      the only package that names every crate; it contains no rules of the file system.
 //! Not here: what an operation means (margay-volume), what a request means (margay-s3).
 
+/// As std's, but what cannot be written panics nowhere, and a terminal gets no control characters (`margay_env::output`).
+macro_rules! println {
+    () => { margay_env::output::out(format_args!("\n")) };
+    ($($words:tt)*) => { margay_env::output::out(format_args!("{}\n", format_args!($($words)*))) };
+}
+macro_rules! print {
+    ($($words:tt)*) => { margay_env::output::out(format_args!($($words)*)) };
+}
+macro_rules! eprintln {
+    () => { margay_env::output::error(format_args!("\n")) };
+    ($($words:tt)*) => { margay_env::output::error(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 pub mod admin;
+pub mod administration;
 pub mod adopt;
+pub mod audit;
 pub mod backup;
 pub mod backup_location;
 pub mod buckets;
+pub mod checks;
 pub mod cli;
 pub mod connections;
+pub mod console;
 pub mod control;
 pub mod datadir;
 pub mod disks;
@@ -27,6 +44,7 @@ pub mod open_files;
 pub mod places;
 pub mod pools;
 pub mod probe;
+pub mod process;
 pub mod progress;
 mod ready;
 pub mod recover;
@@ -35,5 +53,9 @@ pub mod rows;
 pub mod screen;
 pub mod server;
 pub mod settings;
+pub mod spans;
+pub mod trace;
+pub mod version;
+pub mod watching;
 pub mod wiring;
 pub mod works;

@@ -11,13 +11,14 @@
 mod metrics;
 pub mod options;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
 use margay_fuse::mount_point::{self, MOUNT_KIND};
-use margay_fuse::{Mounted, SessionOptions, names};
+use margay_fuse::{Mounted, SessionOptions, holders, names};
 use margay_s3::iso_time;
 use margay_volume::posix::{Mount, MountOptions, PosixError, UpstreamSync};
 use margay_volume::{MountHolder, Volume};
@@ -29,6 +30,8 @@ use options::MountChoice;
 
 /// How often unmounting a busy mount point is retried.
 const BUSY_RETRY: Duration = Duration::from_millis(50);
+/// Who uses a busy mount point is told after this, so that a program that is just leaving is not.
+const TELL_AFTER: Duration = Duration::from_millis(500);
 /// How long a session that somebody else unmounted gets to publish written data.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -100,6 +103,8 @@ pub struct Mounts {
     known_files_max: usize,
     sessions: Mutex<Vec<MountedSession>>,
     record: Mutex<Record>,
+    /// Who used the mount point that was detached last, if anybody did.
+    cut_off: Mutex<Option<String>>,
     /// A store that `fsync` waits for, and the source that the kernel shows for it.
     upstream: Option<(Arc<dyn UpstreamSync>, String)>,
 }
@@ -108,13 +113,18 @@ impl Mounts {
     /// `data`: the data directory, where connections are recorded for the case that this server dies.
     pub fn new(env: &Env, data: &Path, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
         let record = Mutex::new(Record::new(env, data));
-        let (volume, sessions) = (Arc::clone(volume), Mutex::default());
-        Mounts { env: env.clone(), volume, known_files_max, sessions, record, upstream: None }
+        let (volume, sessions, cut_off) = (Arc::clone(volume), Mutex::default(), Mutex::default());
+        Mounts { env: env.clone(), volume, known_files_max, sessions, record, cut_off, upstream: None }
     }
 
     /// `fsync` waits for this store too. The kernel shows its mounts as those of `source`.
     pub fn with_upstream(self, upstream: Arc<dyn UpstreamSync>, source: String) -> Mounts {
         Mounts { upstream: Some((upstream, source)), ..self }
+    }
+
+    /// Who used the mount point that was detached last, if anybody did.
+    pub fn cut_off(&self) -> Option<String> {
+        self.cut_off.lock().clone()
     }
 
     /// Whether nothing is mounted any more, whoever unmounted it.
@@ -179,8 +189,8 @@ impl Mounts {
         Ok(())
     }
 
-    /// Unmounts one mount point; waits up to `longest` for its users. False when they were cut off.
-    pub fn unmount(&self, path: &Path, longest: Duration) -> Result<bool, String> {
+    /// Unmounts one mount point; waits up to `longest` for its users. Who used it still, when they were cut off.
+    pub fn unmount(&self, path: &Path, longest: Duration) -> Result<Option<String>, String> {
         let mut sessions = self.sessions.lock();
         self.drop_ended(&mut sessions);
         let Some(index) = sessions.iter().position(|session| session.views.iter().any(|view| view.path == path)) else {
@@ -189,13 +199,15 @@ impl Mounts {
         let session = &mut sessions[index];
         let failed = |error| format!("{} cannot be unmounted: {error}", path.display());
         let deadline = self.env.clock.monotonic() + longest;
-        let calm = self.detach(path, longest).map_err(failed)?;
+        let busy = self.detach(path, longest).map_err(failed)?;
         session.views.retain(|view| view.path != path);
         if session.views.is_empty() {
             let left = deadline.saturating_sub(self.env.clock.monotonic());
-            return Ok(sessions.remove(index).mounted.end(left) && calm);
+            if !sessions.remove(index).mounted.end(left) {
+                return Ok(busy.or_else(|| Some(holders::NOBODY_SEEN.to_owned())));
+            }
         }
-        Ok(calm)
+        Ok(busy)
     }
 
     /// Ends all mounts; called once, when the server stops.
@@ -206,8 +218,8 @@ impl Mounts {
             let shown = session.wish.path.display();
             for view in session.views.iter().rev() {
                 match self.detach(&view.path, left()) {
-                    Ok(true) => {}
-                    Ok(false) => tracing::warn!(path = %view.path.display(), "still in use, detached"),
+                    Ok(None) => {}
+                    Ok(Some(users)) => tracing::warn!(path = %view.path.display(), users, "still in use, detached"),
                     // Somebody else unmounted it first.
                     Err(_) if session.mounted.state().ended => {}
                     Err(error) => tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted"),
@@ -233,15 +245,27 @@ impl Mounts {
         }
     }
 
-    fn detach(&self, path: &Path, longest: Duration) -> std::io::Result<bool> {
-        let deadline = self.env.clock.monotonic() + longest;
+    /// Who used it to the end, if anybody did; says at once for whom it waits.
+    fn detach(&self, path: &Path, longest: Duration) -> std::io::Result<Option<String>> {
+        *self.cut_off.lock() = None;
+        let begun = self.env.clock.monotonic();
+        let mut has_told = false;
         loop {
             match mount_point::unmount(path, false) {
-                Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {}
-                done => return done.map(|()| true),
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+                done => return done.map(|()| None),
             }
-            if self.env.clock.monotonic() >= deadline {
-                return mount_point::unmount(path, true).map(|()| false);
+            let waited = self.env.clock.monotonic().saturating_sub(begun);
+            if waited >= longest {
+                // While it is still at its place.
+                let users = holders::text(&self.env, path);
+                *self.cut_off.lock() = Some(users.clone());
+                return mount_point::unmount(path, true).map(|()| Some(users));
+            }
+            if !has_told && waited >= TELL_AFTER {
+                let (users, seconds) = (holders::text(&self.env, path), (longest - waited).as_secs());
+                tracing::warn!(path = %path.display(), users, seconds, "it is in use: waiting before it is detached");
+                has_told = true;
             }
             self.env.clock.sleep(BUSY_RETRY);
         }
@@ -318,6 +342,9 @@ fn add_view(session: &mut MountedSession, wish: &MountWish) -> Result<(), String
     }
     let read_only = wish.choice.read_only && !session.wish.choice.read_only;
     if let Err(error) = mount_point::bind(&view.path, &below, &wish.path, read_only) {
+        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+            return Err(format!("there is no directory {}{}", wish.bucket, slash(&wish.prefix)));
+        }
         return refuse(&format!("showing it a second time (a bind mount) failed: {error}"));
     }
     tracing::info!(path = %wish.path.display(), from = %view.path.join(&below).display(), "mounted as a view");

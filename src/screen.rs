@@ -23,6 +23,8 @@ pub struct Screen<'a> {
     pub sync: Option<Duration>,
     pub address: SocketAddr,
     pub admin: Option<SocketAddr>,
+    /// Its URL.
+    pub console: Option<String>,
     pub tls: bool,
     pub region: &'a str,
     pub keys: &'a RootKeys,
@@ -73,6 +75,9 @@ impl Screen<'_> {
         row("S3", &format!("{}   region {}", endpoint(self.address, self.tls), self.region));
         if let Some(admin) = self.admin {
             row("admin", &format!("http://{admin}/health  http://{admin}/metrics"));
+        }
+        if let Some(console) = &self.console {
+            row("console", &format!("{console}   sign in with an access key"));
         }
         for line in self.mounts {
             row("mount", line);
@@ -171,6 +176,7 @@ mod tests {
             sync: Some(Duration::from_micros(2345)),
             address: "0.0.0.0:9000".parse().unwrap(),
             admin: None,
+            console: None,
             tls: false,
             region: "us-east-1",
             keys: &keys,

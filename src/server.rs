@@ -2,26 +2,33 @@
 //!
 //! Not here: storage (`wiring`), sockets (margay-listener).
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_accounts::identities::Identities;
-use margay_env::{Env, OpenMode};
+use margay_env::Env;
 use margay_jobs::access_log::AccessLog;
 use margay_jobs::lifecycle::Expiry;
 use margay_jobs::notify::Notifier;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_jobs::session_keeper::SessionKeeper;
 use margay_listener::Traffic;
+use margay_listener::tls::Tls;
 use margay_metrics::Requests;
 use margay_metrics::{Exposition, Kind};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::audit::Audit;
+use crate::buckets;
+use crate::checks::Checks;
 use crate::mounts::{MountWish, Mounts};
+use crate::process;
+use crate::spans::Spans;
+use crate::trace::Trace;
+use crate::watching::{self, Watched};
 use crate::wiring::Storage;
 
 /// State that pages and commands read; shared by all listeners.
@@ -41,6 +48,15 @@ pub struct Server {
     pub scrub_rate_max: u64,
     pub requests: Arc<Requests>,
     pub traffic: Arc<Traffic>,
+    pub audit: Audit,
+    pub trace: Arc<Trace>,
+    pub watched: Watched,
+    pub checks: Arc<Checks>,
+    pub spans: Arc<Spans>,
+    /// Its name in `aws:RequestedRegion`.
+    pub region: String,
+    /// The certificate of the S3 address.
+    pub tls: Option<Tls>,
     /// Start of the server, on the monotonic clock.
     pub begun: Duration,
     /// Addresses of the S3 door and the admin port, once they listen.
@@ -55,31 +71,36 @@ impl Server {
 
     /// Stops the background jobs and prevents new ones.
     pub fn stop_background(&self) {
+        // They have no end of their own, and the doors wait for what runs.
+        self.trace.close();
         self.storage.stop_works();
         self.reclaimer.stop();
         self.expiry.stop();
         self.notifier.stop();
     }
 
-    /// Mounts a bucket, which is created if absent. The error is one line.
-    pub async fn mount(self: &Arc<Server>, wish: MountWish) -> Result<(), String> {
-        // On a full disk no bucket can be created, but an existing one must still be mountable, so that files can be
-        // removed.
-        let volume = &self.storage.volume;
-        let bucket = match volume.head_bucket(&wish.bucket).await {
-            Err(margay_volume::Error::NoSuchBucket) => volume.create_bucket(&wish.bucket).await,
-            bucket => bucket,
-        };
-        match bucket {
-            Ok(_) | Err(margay_volume::Error::BucketExists) => {}
-            Err(error) => return Err(format!("the bucket {} cannot be made: {error}", wish.bucket)),
+    /// Mounts a bucket, which is made if it is absent and `creates`. The error is one line.
+    pub async fn mount(self: &Arc<Server>, wish: MountWish, creates: bool) -> Result<(), String> {
+        let (volume, bucket) = (&self.storage.volume, &wish.bucket);
+        match volume.head_bucket(bucket).await {
+            Err(margay_volume::Error::NoSuchBucket) if !creates => {
+                return Err(format!(
+                    "there is no bucket {bucket}: `margay bucket ls` shows all of them, and with --create (-o create) mounting makes it"
+                ));
+            }
+            Err(margay_volume::Error::NoSuchBucket) => {
+                buckets::make(volume, bucket).await.map_err(|failure| failure.message)?;
+            }
+            // What else is wrong the mount will tell.
+            _ => {}
         }
         let server = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || server.mounts.mount(&wish));
         work.await.map_err(|error| format!("mounting broke off: {error}"))?
     }
 
-    pub fn metrics(&self) -> String {
+    pub async fn metrics(&self) -> String {
+        self.watched.look(&self.env, &self.storage.volume).await;
         let mut out = Exposition::default();
         write_head(self.health().is_ok(), self.uptime(), &mut out);
         self.requests.write(&mut out);
@@ -90,14 +111,20 @@ impl Server {
         self.notifier.write_metrics(&mut out);
         self.access_log.write_metrics(&mut out);
         self.mounts.write_metrics(&mut out);
-        write_memory(&self.env, &mut out);
+        self.audit.write_metrics(&mut out);
+        self.watched.write(&mut out);
+        self.checks.write_metrics(&mut out);
+        self.spans.write_metrics(&mut out);
+        watching::write_space(&self.env, &self.data, &mut out);
+        watching::write_certificate(self.tls.as_ref(), &mut out);
+        process::write(&self.env, self.uptime(), &mut out);
         out.finish()
     }
 
     /// The content of `margay status`.
     pub fn status(&self) -> Value {
         let (address, admin) = *self.addresses.lock();
-        let memory = memory(&self.env).map(|memory| memory.resident_bytes).ok();
+        let memory = process::memory(&self.env).map(|memory| memory.resident_bytes).ok();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "process": std::process::id(),
@@ -110,11 +137,16 @@ impl Server {
             "requests_running": self.traffic.running(),
             "requests_answered": self.requests.answered(),
             "resident_bytes": memory,
+            "space": self.env.disk.space(&self.data).ok().map(|space| json!({
+                "free_bytes": space.free_bytes, "total_bytes": space.total_bytes,
+            })),
+            "certificate_ends_seconds": self.tls.as_ref().and_then(Tls::ends_at),
             "clock": self.expiry.clock.status(),
             "mounts": self.mounts.status(),
             "storage": self.storage.status(),
             "quarantine": self.reclaimer.quarantine_status(&self.storage.segments),
             "check": self.reclaimer.check_status(),
+            "checks": self.checks.status(),
         })
     }
 
@@ -161,53 +193,5 @@ pub(crate) fn write_reclaim(reclaimer: &Reclaimer, storage: &Storage, out: &mut 
         out.value("margay_check_findings", Kind::Gauge, "What the last check found wrong.", findings);
         let at = check.at.seconds().max(0) as u64;
         out.value("margay_check_timestamp_seconds", Kind::Gauge, "When the last check ended.", at);
-    }
-}
-
-/// Memory of this process, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Memory {
-    resident_bytes: u64,
-    resident_bytes_max: u64,
-}
-
-/// Memory of this process on its page of metrics.
-pub fn write_memory(env: &Env, out: &mut Exposition) {
-    if let Ok(memory) = memory(env) {
-        out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
-        out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
-    }
-}
-
-fn memory(env: &Env) -> io::Result<Memory> {
-    let file = env.disk.open("/proc/self/status".as_ref(), OpenMode::Read)?;
-    let mut buffer = vec![0; 16 * 1024];
-    let mut len = 0;
-    while len < buffer.len() {
-        match file.read_at(&mut buffer[len..], len as u64)? {
-            0 => break,
-            count => len += count,
-        }
-    }
-    let text = String::from_utf8_lossy(&buffer[..len]);
-    let bytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kilobytes * 1024)
-    };
-    Ok(Memory {
-        resident_bytes: bytes("VmRSS:").unwrap_or_default(),
-        resident_bytes_max: bytes("VmHWM:").unwrap_or_default(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_of_this_process_is_known() {
-        let memory = memory(&Env::real()).unwrap();
-        assert!(memory.resident_bytes > 100_000 && memory.resident_bytes_max >= memory.resident_bytes);
     }
 }

@@ -5,6 +5,7 @@
 //! Not here:   the table of settings (`table`), precedence (`resolve`).
 
 pub mod file;
+mod otlp;
 pub mod parse;
 pub mod resolve;
 pub mod table;
@@ -27,6 +28,7 @@ use margay_volume::Role;
 
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
+pub use otlp::OtlpSettings;
 use parse::Value;
 use resolve::Resolved;
 
@@ -95,6 +97,25 @@ impl StorageLimits {
             reserve_bytes: number("limits.reserve_bytes"),
             events_max: number("limits.events_max"),
             metadata_round_trip: Duration::from_micros(number("trial.metadata_round_trip")),
+        }
+    }
+}
+
+/// Where the web console is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsolePlace {
+    Admin,
+    S3,
+    Off,
+}
+
+impl ConsolePlace {
+    /// Of a value that the table of settings allows.
+    pub fn of(text: Option<&str>) -> ConsolePlace {
+        match text {
+            Some("s3") => ConsolePlace::S3,
+            Some("off") => ConsolePlace::Off,
+            _ => ConsolePlace::Admin,
         }
     }
 }
@@ -209,6 +230,8 @@ pub struct Settings {
     pub address: String,
     /// `None`: no admin port.
     pub admin_address: Option<String>,
+    /// Where the web console is.
+    pub console: ConsolePlace,
     /// `None`: the embedded engine.
     pub shared: Option<SharedSettings>,
     pub region: String,
@@ -221,12 +244,18 @@ pub struct Settings {
     /// SSE-C is accepted on connections without TLS too.
     pub customer_keys_anywhere: bool,
     pub select_dialect: margay_s3::Dialect,
+    /// Made at the start; their names are valid.
+    pub buckets: Vec<String>,
     pub mounts: Vec<MountWish>,
     pub notify: Vec<Target>,
     /// PEM file.
     pub notify_ca: Option<PathBuf>,
     pub access_log: Option<PathBuf>,
     pub access_log_every: Duration,
+    /// File for a line of each request of administration.
+    pub audit_log: Option<PathBuf>,
+    /// Where spans of requests go.
+    pub otlp: Option<OtlpSettings>,
     pub expiry: ExpiryLimits,
     pub log_level: String,
     pub log_format: String,
@@ -261,19 +290,24 @@ impl Settings {
         };
         let shared = SharedSettings::build(&text)?;
         expect_no_mounts(shared.as_ref(), &names("mounts"))?;
+        expect_no_buckets(shared.as_ref(), &names("buckets"))?;
         let disks = disk_wish(text("mirror_metadata"), &names("disks"), number("copies"), shared.is_some())?;
         Ok(Settings {
             disks,
             shared,
+            buckets: buckets(names("buckets"))?,
             mounts: mounts(values)?,
             notify: targets(values, notify_ca.is_some())?,
             notify_ca,
             access_log: text("access_log").map(|path| absolute(&path)),
             access_log_every: seconds("access_log_seconds"),
+            audit_log: text("audit_log").map(|path| absolute(&path)),
+            otlp: OtlpSettings::build(&text)?,
             expiry,
             data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
+            console: ConsolePlace::of(text("console").as_deref()),
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains: names("domain"),
             website_domains: names("website_domain"),
@@ -325,6 +359,14 @@ fn expect_no_mounts(shared: Option<&SharedSettings>, mounts: &[String]) -> Resul
     Err("an endpoint mounts nothing: leave out --mount and the setting mounts, or --endpoint-only".to_owned())
 }
 
+/// An endpoint has no clients, and does not know the keys of the volume.
+fn expect_no_buckets(shared: Option<&SharedSettings>, buckets: &[String]) -> Result<(), String> {
+    if buckets.is_empty() || shared.is_none_or(|shared| shared.role != Some(Role::Endpoint)) {
+        return Ok(());
+    }
+    Err("an endpoint makes no buckets: leave out --bucket and the setting buckets, or --endpoint-only".to_owned())
+}
+
 /// Other directories, which only a volume on one machine has.
 fn disk_wish(mirror: Option<String>, disks: &[String], copies: u64, is_shared: bool) -> Result<DiskWish, String> {
     let wish = DiskWish {
@@ -350,6 +392,15 @@ fn tls(certificate: Option<String>, key: Option<String>) -> Result<Option<(PathB
         (None, None) => Ok(None),
         (Some(_), None) => Err("tls_certificate is set but tls_key is not; TLS needs both".to_owned()),
         (None, Some(_)) => Err("tls_key is set but tls_certificate is not; TLS needs both".to_owned()),
+    }
+}
+
+fn buckets(names: Vec<String>) -> Result<Vec<String>, String> {
+    match names.iter().find(|name| !margay_s3::route::fits_bucket_name(name)) {
+        None => Ok(names),
+        Some(wrong) => Err(format!(
+            "buckets: {wrong:?} is no name of a bucket: it has 3 to 63 characters, lower-case letters, digits, dots and hyphens"
+        )),
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,9 +19,7 @@ mod server;
 
 use server::far::{SmallDisk, World};
 use server::proxy::Proxy;
-
-/// Nothing here takes longer, on any machine that tests run on.
-const TIME_MAX: Duration = Duration::from_secs(120);
+use server::{TIME_MAX, until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -47,14 +45,6 @@ fn fails(world: &World, arguments: &[&str]) -> String {
 
 fn status(world: &World, place: &str) -> Value {
     serde_json::from_str(&done(world, &["status", place, "--json"])).unwrap()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TIME_MAX, "it does not become so: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn state(path: &Path) -> String {

@@ -290,7 +290,8 @@ fn mounts_come_and_go_by_command() {
     assert_eq!(fs::write(Path::new(second).join("no"), "").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
     assert!(text(world.command(&["mounts"])).contains(&format!("demo/inner/ on {second} (ro)")));
     text(world.command(&["unmount", second]));
-    text(world.command(&["mount", "other", second, "-o", "uid=1234,umask=077"]));
+    assert!(!world.command(&["mount", "other", second]).status.success(), "a bucket is not made by mistake");
+    text(world.command(&["mount", "other", second, "--create", "-o", "uid=1234,umask=077"]));
     fs::write(Path::new(second).join("mine"), "").unwrap();
     let found = fs::metadata(Path::new(second).join("mine")).unwrap();
     assert_eq!((found.uid(), found.mode() & 0o7777), (1234, 0o700));

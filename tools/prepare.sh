@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain; for `tests` the formatter,
-# the linter and PostgreSQL too, for `cluster-ha` Patroni and etcd, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
+# the linter and PostgreSQL too, for `cluster-ha` Patroni and etcd, for `watching` Prometheus, for `fuzz` a C++ compiler, for `dist` what makes packages. Changes nothing when all of it is there. For Debian and Ubuntu; on others
 # it says what to install.
 set -euo pipefail
 
@@ -70,7 +70,50 @@ if [ "${1:-}" = tests ]; then
     done
 fi
 
+# promtool and Prometheus, to check what watches a server.
+if [ "${1:-}" = watching ]; then
+    if have apt-get && ! have promtool; then apt_install prometheus; fi
+fi
+
 # Daemons, so only where somebody asks for them by name.
 if [ "${1:-}" = cluster-ha ]; then
     if have apt-get && ! { have patroni && have etcd; }; then apt_install patroni python3-etcd etcd-server; fi
+fi
+
+# What tools/dist.sh makes things with: targets of Rust, zig as the C compiler for both of them (from PyPI, into the target
+# directory), builders of packages and images; helm when Go is there; and what tests/dist.py runs them with.
+if [ "${1:-}" = dist ]; then
+    missing=()
+    have python3 || missing+=(python3)
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    python3 -c 'import yaml' 2>/dev/null || missing+=(python3-yaml)
+    have rpmbuild || missing+=(rpm)
+    have buildah || missing+=(buildah)
+    have podman || missing+=(podman)
+    have runc || missing+=(runc)
+    have qemu-aarch64 || missing+=(qemu-user)
+    have readelf || missing+=(binutils)
+    have xz || missing+=(xz-utils)
+    if [ ${#missing[@]} -gt 0 ]; then apt_install "${missing[@]}"; fi
+    if have rustup; then rustup target add x86_64-unknown-linux-musl aarch64-unknown-linux-musl; fi
+    tools=${CARGO_TARGET_DIR:-target}/dist-tools
+    if ! have zig && ! "$tools/bin/python" -m ziglang version >/dev/null 2>&1; then
+        say "installing zig into $tools"
+        mkdir -p "$(dirname "$tools")"
+        python3 -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "ziglang==0.17.1"
+    fi
+    if ! have podman-compose && ! [ -x "$tools/bin/podman-compose" ]; then
+        say "installing podman-compose into $tools"
+        [ -d "$tools" ] || python3 -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "podman-compose==1.6.0"
+    fi
+    if ! have helm; then
+        if have go; then
+            say "installing helm"
+            go install helm.sh/helm/v3/cmd/helm@v3.19.0
+        else
+            say "helm is missing, and so is Go, which would build it: https://helm.sh"
+        fi
+    fi
 fi

@@ -26,6 +26,7 @@ binary=${MARGAY_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/margay
 
 passed=0 failed=0 suites_passed=0 suites_failed=0
 rows=()
+failed_suites=()
 
 # What passed and what failed, of all counting lines of a log: two numbers.
 counts() {
@@ -61,6 +62,7 @@ suite() {
     else
         suites_failed=$((suites_failed + 1))
         rows+=("FAILED  $name: $good passed, $bad failed in $((SECONDS - begun)) s")
+        failed_suites+=("$name")
     fi
     grep -hE '^(evidence|skipped|clients): ' "$log" >>"$MARGAY_EVIDENCE"
     sed -nE 's/^(client [a-z0-9-]+): skipped: /skipped: \1, because /p' "$log" >>"$MARGAY_EVIDENCE"
@@ -92,8 +94,8 @@ run() {
             suite test cargo test --workspace --locked --no-fail-fast
             ;;
         # Of the mutants that are not run each time another part with each commit.
-        mutants) suite mutants tools/mutants.py check --part "$(($(git rev-list --count HEAD) % 20))/20" ;;
-        fuzz) suite fuzz tools/fuzz.sh "${FUZZ:-50000x}" ;;
+        mutants) suite mutants tools/mutants.py check --part "$(($(git rev-list --count HEAD) % 40))/40" ;;
+        fuzz) suite fuzz tools/fuzz.sh "${FUZZ:-20000x}" ;;
         build) suite build cargo build --release --locked --bin margay ;;
         clients)
             if [ -x tests/clients/run.sh ]; then
@@ -125,6 +127,12 @@ run() {
                 echo "skipped: $1, because ${variable/-/_} names no checkout of github.com/minio/$1" >>"$MARGAY_EVIDENCE"
             fi
             ;;
+        supply) suite supply tools/supply.sh ;;
+        docs)
+            MARGAY_BIN=$binary suite docs tests/docs/run.py
+            suite site tools/site.sh check
+            ;;
+        console) MARGAY_BIN=$binary suite console tests/console/run.sh ;;
         kill) suite kill tests/kill/run.sh ;;
         postgres) suite postgres python3 tests/postgres.py ;;
         cluster-ha)
@@ -132,11 +140,13 @@ run() {
             suite registers python3 tests/goals/registers_test.py
             MARGAY_BIN=$binary suite cluster-ha timeout --signal=INT --kill-after=300 3600 python3 tests/cluster_ha.py
             ;;
-        soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
+        soak) suite soak tools/soak.sh "${SOAK_SEEDS:-40}" ;;
+        dist) MARGAY_BIN=$binary suite dist tests/dist.py ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
+        watching) MARGAY_BIN=$binary suite watching tests/watching.py ;;
         interop) MARGAY_BIN=$binary suite interop tests/interop/run.py ;;
-        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop postgres cluster-ha" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test supply docs console mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop watching dist postgres cluster-ha" >&2; exit 2 ;;
     esac
 }
 
@@ -144,16 +154,23 @@ tools/prepare.sh tests || exit 1
 if [ $# = 0 ]; then
     # The program that later suites start is built while tests wait for disks and clocks: it gets what they leave.
     builds_early=1
-    set -- format lint test postgres mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop cluster-ha
+    set -- format lint supply test postgres mutants fuzz build clients docs console s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop watching dist cluster-ha
 fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|kill|full|mount|interop|cluster-ha)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|docs|console|kill|full|mount|interop|watching|dist|cluster-ha)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 
 printf '\n== summary\n'
 printf '%s\n' "${rows[@]}"
 sort -u "$MARGAY_EVIDENCE"
+# At the end, where a log that is cut still has them: what failed, and its last words.
+for name in "${failed_suites[@]}"; do
+    printf '\n== the end of %s\n' "$name"
+    grep -E 'FAILED|FAIL:|panicked|^error' "$logs/$name" | head -n 15
+    tail -n 15 "$logs/$name"
+done
+printf '%s\n' "${rows[@]}" | grep '^FAILED' || true
 echo "suites: $suites_passed of $((suites_passed + suites_failed))"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$suites_failed" = 0 ]

@@ -49,6 +49,9 @@ pub(crate) struct ServerArgs {
     /// Where /health and /metrics listen, without a password; `off` closes it [default: 127.0.0.1:9001]
     #[arg(long, value_name = "HOST:PORT")]
     admin_address: Option<String>,
+    /// Where the web console is, below /-/console/: admin, s3 or off [default: admin]
+    #[arg(long, value_name = "WHERE")]
+    console: Option<String>,
     /// The engine that holds the tree: `embedded`, or postgres://USER@HOST,HOST/DATABASE, which several servers share
     /// [default: embedded]
     #[arg(long, value_name = "ENGINE")]
@@ -75,6 +78,9 @@ pub(crate) struct ServerArgs {
     /// Host name under which BUCKET.NAME addresses a bucket; may be repeated
     #[arg(long, value_name = "NAME")]
     domain: Vec<String>,
+    /// Bucket that the start makes unless it is there; may be repeated
+    #[arg(long, value_name = "NAME")]
+    bucket: Vec<String>,
     /// Mounts a bucket as a file system, created if absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated. With --upstream: DIR
     #[arg(long, value_name = "BUCKET=DIR")]
     mount: Vec<String>,
@@ -147,6 +153,11 @@ impl ServerArgs {
         self.mirror_metadata.is_some() || !self.disk.is_empty() || self.copies.is_some() || self.accept_missing_disks
     }
 
+    /// Whether buckets are to be made.
+    pub(crate) fn names_buckets(&self) -> bool {
+        !self.bucket.is_empty()
+    }
+
     /// The mounts apart from the other flags.
     pub(crate) fn without_mounts(&self) -> (ServerArgs, Vec<String>) {
         let mut server = self.clone();
@@ -160,6 +171,7 @@ impl ServerArgs {
             ("copies", &self.copies),
             ("address", &self.address),
             ("admin_address", &self.admin_address),
+            ("console", &self.console),
             ("metadata", &self.metadata),
             ("store_address", &self.store_address),
             ("store_tls", &self.store_tls),
@@ -180,6 +192,7 @@ impl ServerArgs {
         flags.extend(roles.map(|(_, role)| ("role".to_owned(), role.to_owned())));
         flags.extend(self.disk.iter().map(|path| ("disks".to_owned(), path.clone())));
         flags.extend(self.domain.iter().map(|name| ("domain".to_owned(), name.clone())));
+        flags.extend(self.bucket.iter().map(|name| ("buckets".to_owned(), name.clone())));
         flags.extend(self.mount.iter().map(|wish| ("mounts".to_owned(), wish.clone())));
         self.data.resolve_with(env, flags)
     }

@@ -3,7 +3,10 @@
 //!
 //! Not here: what they do (margay-bench).
 
+use std::sync::Arc;
+
 use margay_accounts::root_keys;
+use margay_bench::target::{Target, TargetArgs};
 use margay_bench::{BenchCommand, BenchError, Credentials, FoundKeys};
 use margay_client::KeyChain;
 use margay_client::credentials::{Places, Profile, Variables};
@@ -46,7 +49,16 @@ pub(super) fn run_bench(args: &Bench) -> Result<(), Failure> {
 
 pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
     let of_directory = found(&args.data)?;
-    margay_bench::run_client(&args.client, || find(&args.data, of_directory)).map_err(|error| failure(&error))
+    match margay_bench::run_client(&args.client, || find(&args.data, of_directory)) {
+        Err(BenchError::ReaderGone) => Ok(()),
+        done => done.map_err(|error| failure(&error)),
+    }
+}
+
+/// The server that these arguments name, with keys as the client finds them.
+pub(super) fn target(data: &DataArgs, args: &TargetArgs) -> Result<Arc<Target>, Failure> {
+    let of_directory = found(data)?;
+    args.resolve_or(|| find(data, of_directory)).map_err(|error| failure(&error))
 }
 
 /// Keys of the data directory, or those of the places of AWS's tools; these first, if a variable names one of them and nobody
@@ -73,7 +85,7 @@ fn found(args: &DataArgs) -> Result<Option<Credentials>, Failure> {
     Ok(keys.map(|keys| Credentials { access_key: keys.access_key, secret_key: keys.secret_key }))
 }
 
-fn failure(error: &BenchError) -> Failure {
+pub(super) fn failure(error: &BenchError) -> Failure {
     let code = match error.exit_code() {
         2 => Code::Usage,
         3 => Code::Refused,

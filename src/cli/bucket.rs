@@ -4,11 +4,11 @@ use http::Method;
 use margay_env::Env;
 use serde_json::Value;
 
-use super::arguments::DataArgs;
 use super::inventory;
+use super::reach::AdminArgs;
+use super::tables;
 use super::works::open_at_rest;
 use crate::buckets::{self, QuotaChange};
-use crate::control;
 use crate::exit::Failure;
 use crate::settings::parse::{parse_bytes, show_bytes};
 
@@ -17,15 +17,19 @@ const EXAMPLES: &str = "Examples:
   margay bucket du photos
   margay bucket quota photos --bytes 100GiB --objects 1000000
   margay bucket quota photos --bytes none
+  margay bucket ls --endpoint https://s3.example.org
 
 The numbers are kept up to date by every change, so asking costs nothing. A bucket that is over its quota keeps what it
 has; adding to it is refused (S3: QuotaExceeded, mounts: EDQUOT).";
+
+/// What a size may look like.
+const BYTES_FORMS: &str = "size; write bytes (500000), KiB, MiB, GiB, TiB (100GiB), kB, MB, GB, TB (500MB), or none";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -67,35 +71,40 @@ struct QuotaArgs {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Ls(show) => print(&select(ask(&args.data, None)?, show)?, show.json, &ls_line),
-        Command::Du(show) => print(&select(ask(&args.data, None)?, show)?, show.json, &du_line),
+        Command::Ls(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, &ls_line),
+        Command::Du(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, &du_line),
         Command::Quota(quota) => {
             let change = quota.change()?;
-            let row = ask(&args.data, Some((&quota.bucket, change)))?;
+            let row = ask(&args.admin, Some((&quota.bucket, change)))?;
             if quota.json {
                 println!("{row:#}");
             } else {
                 println!("{}", ls_line(&row));
             }
         }
-        Command::Inventory(inventory) => inventory::run(&args.data, inventory)?,
+        Command::Inventory(inventory) => inventory::run(&args.admin, inventory)?,
     }
     Ok(())
 }
 
 impl QuotaArgs {
     fn change(&self) -> Result<QuotaChange, Failure> {
-        let read = |text: &Option<String>, parse: fn(&str) -> Option<u64>, what: &str| match text.as_deref() {
-            None => Ok(None),
-            Some("none") => Ok(Some(None)),
-            Some(text) => parse(text)
-                .map(|most| Some(Some(most)))
-                .ok_or_else(|| Failure::usage(format!("{text} is no {what}; write a number or none"))),
-        };
+        let read =
+            |text: &Option<String>, parse: fn(&str) -> Option<u64>, (flag, what): (&str, &str)| match text.as_deref() {
+                None => Ok(None),
+                Some("none") => Ok(Some(None)),
+                Some(text) => parse(text)
+                    .map(|most| Some(Some(most)))
+                    .ok_or_else(|| Failure::usage(format!("{flag} {text}: {text:?} is no {what}"))),
+            };
         let count = |text: &str| text.parse::<u64>().ok();
         Ok(QuotaChange {
-            objects: read(&self.objects, count, "count of objects")?,
-            bytes: read(&self.bytes, parse_bytes, "size")?,
+            objects: read(
+                &self.objects,
+                count,
+                ("--objects", "count of objects; write a number such as 1000000, or none"),
+            )?,
+            bytes: read(&self.bytes, parse_bytes, ("--bytes", BYTES_FORMS))?,
         })
     }
 }
@@ -128,20 +137,21 @@ fn ls_line(row: &Value) -> String {
     let objects = row["objects_max"].as_u64().map_or_else(|| "-".to_owned(), |most| most.to_string());
     let number = |name: &str| row[name].as_u64().unwrap_or_default();
     let name = row["bucket"].as_str().unwrap_or_default();
-    format!("{:>14} of {bytes:<10} {:>12} of {objects:<10}  {name}", number("bytes"), number("objects"))
+    let created = row["created"].as_i64().map_or_else(|| "-".to_owned(), tables::date);
+    format!("{created:<20} {:>14} of {bytes:<10} {:>12} of {objects:<10}  {name}", number("bytes"), number("objects"))
 }
 
 /// Asks the running server, or opens the directory: lists all buckets, or changes one's quota.
-fn ask(args: &DataArgs, change: Option<(&str, QuotaChange)>) -> Result<Value, Failure> {
+fn ask(args: &AdminArgs, change: Option<(&str, QuotaChange)>) -> Result<Value, Failure> {
     let env = Env::real();
-    let settings = args.settings(&env)?;
+    let (settings, reach) = args.reach()?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     runtime.block_on(async {
         let asked = match change {
-            None => control::ask(&settings.data, Method::GET, "/buckets").await?,
+            None => reach.ask(&settings, Method::GET, "/buckets", None).await?,
             Some((bucket, change)) => {
                 let body = change.to_json(bucket);
-                control::ask_with(&settings.data, Method::POST, "/quota", Some(&body)).await?
+                reach.ask(&settings, Method::POST, "/quota", Some(&body)).await?
             }
         };
         if let Some(answer) = asked {

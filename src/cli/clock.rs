@@ -1,10 +1,8 @@
 //! `margay clock`: whether the running server trusts the machine's clock, and confirming that it is right.
 
 use http::Method;
-use margay_env::Env;
 
-use super::arguments::DataArgs;
-use crate::control;
+use super::reach::AdminArgs;
 use crate::exit::Failure;
 
 const EXAMPLES: &str = "Examples:
@@ -12,13 +10,13 @@ const EXAMPLES: &str = "Examples:
   margay clock confirm
   margay clock confirm --data /srv/margay --json
 
-Look at `date` first: what a wrong clock makes due is gone for good. Exit code 1 when no server runs on the directory.";
+Look at `date` first: what a wrong clock makes due is gone for good. Exit code 3 when no server runs on the directory.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Without it, show whether the clock is trusted; `confirm` confirms that the clock is right
     #[arg(value_parser = ["confirm"])]
     word: Option<String>,
@@ -28,13 +26,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let settings = args.data.settings(&Env::real())?;
+    let (settings, reach) = args.admin.reach()?;
     let (method, path) = if args.word.is_some() { (Method::POST, "/clock/confirm") } else { (Method::GET, "/clock") };
-    let answer = super::runtime(1)?.block_on(control::ask(&settings.data, method, path))?;
-    let Some(clock) = answer else {
-        let data = settings.data.display();
-        return Err(Failure::failed(format!("no server runs on {data}; start one with: margay serve --data {data}")));
-    };
+    let answer = super::runtime(1)?.block_on(reach.ask(&settings, method, path, None))?;
+    let clock = answer.ok_or_else(|| Failure::no_server(&settings.data))?;
     if args.json {
         println!("{clock:#}");
     } else {

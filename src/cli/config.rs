@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "Examples:
   margay config
-  margay config --config /etc/margay.toml --json
+  margay config --config /etc/margay/margay.toml --json
   MARGAY_LIMITS_CACHE_BYTES=1GiB margay config | grep cache
 
 Precedence: flag, then environment (MARGAY_ and the name in capitals, dots as underscores), then file, then default.";

@@ -54,10 +54,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Remove { directory } => (Method::POST, "/disk", Some(wish("remove", directory)), false),
     };
     let answer = super::runtime(1)?.block_on(control::ask_with(&settings.data, method, path, body.as_ref()))?;
+    let answer = answer.ok_or_else(|| Failure::no_server(&settings.data))?;
     let data = settings.data.display();
-    let Some(answer) = answer else {
-        return Err(Failure::failed(format!("no server runs on {data}; start one with: margay serve --data {data}")));
-    };
     let disks = if body.is_some() { &answer } else { &answer["storage"]["disks"] };
     match disks {
         Value::Null => {

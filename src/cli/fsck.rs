@@ -1,4 +1,7 @@
 //! `margay fsck`: checks a data directory for inconsistencies.
+//!
+//! Invariants: F1 nothing is repaired beside a server.
+//! Not here:   the check (margay-volume), what it answers (`fsck`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +12,8 @@ use margay_volume::FsckOptions;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArgs;
-use crate::control;
+use super::reach::{AdminArgs, Reach};
+use crate::checks::Checks;
 use crate::exit::{Code, Failure};
 use crate::fsck;
 use crate::progress::{Far, Line};
@@ -20,12 +23,12 @@ use crate::settings::parse::show_bytes;
 const EXAMPLES: &str = "Examples:
   margay fsck
   margay fsck --data /srv/margay --json
+  margay fsck --endpoint https://s3.example.org
   margay fsck --repair
 
-  margay fsck --data /srv/margay --metadata postgres://margay@db/margay
-
-No server may run on the directory. A volume of several servers is checked while they run, by the one of this directory if it
-runs: its rows are those of one moment, its segments are looked for in this directory, and other servers are asked for theirs. Without --repair nothing is changed, except that the log is replayed and what was
+A server that runs on the directory checks it, beside its requests: the rows are those of one moment. Else it is done here. A volume of
+several servers is always checked so: its segments are looked for in this directory, and other servers are asked for theirs.
+--repair wants the directory for itself: stop the server first. Without it nothing is changed, except that the log is replayed and what was
 deleted is drained, as at every start. Exit code 4 when something is wrong and was not repaired. Checksums of data
 are verified by `margay scrub`.";
 
@@ -36,7 +39,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "URL")]
     metadata: Option<String>,
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Correct counters and remove rows without an owner; never changes a directory entry
     #[arg(long)]
     repair: bool,
@@ -50,11 +53,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let env = Env::real();
-    let settings = args.data.settings_with_metadata(&env, args.metadata.as_deref())?;
+    let (settings, reach) = args.admin.reach_or(args.metadata.as_deref())?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
-    let report = match settings.shared.is_some() {
-        true => check_shared(args, &env, &settings, &runtime)?,
-        false => check_own(args, &env, &settings, &runtime)?,
+    let report = match beside(args, &settings, &reach, &runtime)? {
+        Some(report) => report,
+        None if settings.shared.is_some() => check_shared(args, &env, &settings, &runtime)?,
+        None => check_own(args, &env, &settings, &runtime)?,
     };
     match args.json {
         true => println!("{report:#}"),
@@ -66,24 +70,40 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let message = if args.repair {
         "not everything could be repaired; restore the named objects from another copy"
     } else {
-        "something does not fit; `margay fsck --repair` corrects what can be corrected"
+        "something does not fit; `margay fsck --repair` corrects what can be corrected, while no server runs on the directory"
     };
     Err(Failure { code: Code::Found, message: message.to_owned() })
 }
 
-/// A volume of several servers: other ones may go on, so all rows are of one moment and nothing is changed.
-fn check_shared(args: &Args, env: &Env, settings: &Settings, runtime: &Runtime) -> Result<Value, Failure> {
-    if args.repair {
+/// By the running server; none if nobody runs on the directory.
+fn beside(args: &Args, settings: &Settings, reach: &Reach, runtime: &Runtime) -> Result<Option<Value>, Failure> {
+    if !args.repair {
+        let wish = json!({ "show": args.show });
+        return runtime.block_on(reach.ask(settings, Method::POST, "/fsck", Some(&wish)));
+    }
+    if reach.is_there() {
+        let message =
+            "--repair is done in the data directory while no server runs: stop it, and run this there with --data";
+        return Err(Failure::usage(message));
+    }
+    if settings.shared.is_some() {
         return Err(Failure::usage("a volume that several servers share is only checked: leave out --repair"));
     }
-    let wish = json!({ "show": args.show });
-    let asked = runtime.block_on(control::ask_with(&settings.data, Method::POST, "/fsck", Some(&wish)))?;
-    if let Some(report) = asked {
-        return Ok(report);
+    match runtime.block_on(reach.ask(settings, Method::GET, "/status", None))? {
+        Some(_) => Err(Failure::refused(format!(
+            "a server runs on {}: stop it before --repair; without --repair it checks while it runs",
+            settings.data.display()
+        ))),
+        None => Ok(None),
     }
+}
+
+/// A volume of several servers: other ones may go on, so all rows are of one moment and nothing is changed.
+fn check_shared(args: &Args, env: &Env, settings: &Settings, runtime: &Runtime) -> Result<Value, Failure> {
     let _inside = runtime.enter();
     let storage = super::works::open_at_rest(env, settings)?;
     let report = fsck::check(&storage, args.show).map_err(Failure::failed)?;
+    Checks::open(&storage.env, &settings.data).checked(&report);
     storage.close()?;
     Ok(report)
 }
@@ -105,8 +125,10 @@ fn check_own(args: &Args, env: &Env, settings: &Settings, runtime: &Runtime) -> 
     // A repair succeeded if a second check finds nothing.
     let clean = if args.repair && !first.clean() { check(false)?.clean() } else { first.clean() };
     drop(line);
+    let report = fsck::to_json(&first, clean);
+    Checks::open(&storage.env, &settings.data).checked(&report);
     storage.close()?;
-    Ok(fsck::to_json(&first, clean))
+    Ok(report)
 }
 
 fn show(report: &Value) {

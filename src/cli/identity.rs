@@ -10,10 +10,10 @@ use http::Method;
 use margay_accounts::identities::{Identities, ORDER_PATH, Wanted, WantedUser};
 use margay_env::Env;
 use margay_env::files;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::arguments::DataArgs;
-use crate::control;
+use super::reach::AdminArgs;
+use super::tables;
 use crate::exit::Failure;
 
 /// Maximum size of a policy's file, in bytes.
@@ -26,6 +26,7 @@ const USER_EXAMPLES: &str = "Examples:
   margay user disable ann
   margay user disable 123456789012/ann         when several accounts have an ann: the account's id and the name
   margay user list --json
+  margay user list --endpoint https://s3.example.org        of a server on another machine
 
 Creating a user also makes its first access key and prints it, once.";
 
@@ -55,13 +56,16 @@ const POLICY_EXAMPLES: &str = "Examples:
   margay policy attach arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --user ann
   margay policy list
   margay policy get read-photos
+  margay policy may ann s3:GetObject photos/cat.jpg         may ann do this, and why not?
+  margay policy may role/backup s3:PutObject backups/x --source-ip 192.0.2.7
+  margay policy may '*' s3:ListBucket photos                whoever does not sign
 
 A policy is JSON as AWS has it for identities; see docs/access.md. A name without an account is one of the account of root.";
 
 #[derive(Debug, clap::Args)]
 struct OrderArgs {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -220,6 +224,24 @@ enum PolicyWhat {
     },
     /// Show all policies
     List,
+    /// Say whether somebody may do something, and why (not); the running server decides, nothing is done
+    May(May),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct May {
+    /// A user, role/NAME, an ARN, an access key, or * for whoever does not sign
+    who: String,
+    /// As policies name it: s3:GetObject, iam:GetUser, admin:Status
+    action: String,
+    /// BUCKET, BUCKET/KEY or an ARN
+    resource: String,
+    /// Where the request would come from [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    source_ip: Option<String>,
+    /// The prefix of a listing
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -292,8 +314,29 @@ pub(super) fn run_policy(args: &Policy) -> Result<(), Failure> {
             Wanted::Detach { policy: name, user, group, role }
         }
         PolicyWhat::List => Wanted::ListPolicies,
+        PolicyWhat::May(may) => return run_may(&args.order, &may),
     };
     run(&args.order, wanted)
+}
+
+fn run_may(order: &OrderArgs, may: &May) -> Result<(), Failure> {
+    let (settings, reach) = order.admin.reach()?;
+    let mut wish = json!({ "who": may.who, "questions": [{ "action": may.action, "resource": may.resource }] });
+    for (name, value) in [("source_ip", &may.source_ip), ("prefix", &may.prefix)] {
+        if let Some(value) = value {
+            wish[name] = json!(value);
+        }
+    }
+    let answer = super::runtime(1)?.block_on(reach.ask(&settings, Method::POST, "/simulate", Some(&wish)))?;
+    let answer = answer.ok_or_else(|| super::trace::no_server(&settings))?;
+    if order.json {
+        println!("{answer:#}");
+        return Ok(());
+    }
+    let verdict = &answer["verdicts"][0];
+    let word = if verdict["allowed"] == true { "allowed" } else { "denied" };
+    println!("{word}: {}", tables::printable(verdict["because"].as_str().unwrap_or_default()));
+    Ok(())
 }
 
 /// The content of a file; `-` is standard input.
@@ -315,10 +358,14 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
 /// Sends the order to the running server, or executes it here; prints the answer.
 fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     let env = Env::real();
-    let settings = order.data.settings(&env)?;
+    let (settings, reach) = order.admin.reach()?;
+    if matches!(wanted, Wanted::CreateUser(_) | Wanted::CreateKey { .. } | Wanted::RotateKey { .. }) {
+        reach.warn_of_secrets();
+    }
+    let columns = columns(&wanted);
     let answer = super::runtime(settings.storage.io_threads_max)?.block_on(async {
         let order = serde_json::to_value(&wanted).expect("an order has texts and flags only");
-        if let Some(answer) = control::ask_with(&settings.data, Method::POST, ORDER_PATH, Some(&order)).await? {
+        if let Some(answer) = reach.ask(&settings, Method::POST, ORDER_PATH, Some(&order)).await? {
             return Ok(answer);
         }
         let storage = super::works::open_at_rest(&env, &settings)?;
@@ -330,21 +377,43 @@ fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     if order.json {
         println!("{answer:#}");
     } else {
-        show(&answer);
+        show(&answer, columns);
     }
     Ok(())
 }
 
-/// One line per value; a list is a block per item.
-fn show(answer: &Value) {
+/// What the table of a list shows: the name of each column, and the field.
+type Columns = &'static [(&'static str, &'static str)];
+
+fn columns(wanted: &Wanted) -> Columns {
+    match wanted {
+        Wanted::ListUsers => &[
+            ("USER", "user"),
+            ("ACCOUNT", "account_id"),
+            ("OWN", "account"),
+            ("DISABLED", "disabled"),
+            ("GROUPS", "groups"),
+            ("POLICIES", "policies"),
+            ("KEYS", "access_keys"),
+        ],
+        Wanted::ListGroups => &[("GROUP", "group"), ("ACCOUNT", "account_id"), ("POLICIES", "policies")],
+        Wanted::ListRoles => &[("ROLE", "role"), ("POLICIES", "policies"), ("ARN", "arn")],
+        Wanted::ListPolicies => &[("POLICY", "policy"), ("ACCOUNT", "account_id")],
+        Wanted::ListKeys { .. } => {
+            &[("ACCESS KEY", "access_key"), ("USER", "user"), ("CREATED", "created"), ("DISABLED", "disabled")]
+        }
+        _ => &[],
+    }
+}
+
+/// A list is a table, a document is JSON, and of anything else each value has a line.
+fn show(answer: &Value, columns: Columns) {
     match answer {
         Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    println!();
-                }
-                super::status::show("", item);
-            }
+            let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+            let row = |item: &Value| columns.iter().map(|(_, field)| tables::shown(field, &item[*field])).collect();
+            let rows: Vec<Vec<String>> = items.iter().map(row).collect();
+            print!("{}", tables::table(&heads, &rows));
         }
         Value::Object(fields) if fields.contains_key("done") => println!("done"),
         Value::Object(fields) if fields.contains_key("Statement") => println!("{answer:#}"),

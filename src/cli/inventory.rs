@@ -1,14 +1,13 @@
 //! `margay bucket inventory`: all objects of a bucket, page by page.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, IsTerminal};
 
 use http::Method;
-use margay_env::Env;
+use margay_env::{Env, output};
 use serde_json::{Value, json};
 
-use super::arguments::DataArgs;
+use super::reach::AdminArgs;
 use super::works::open_at_rest;
-use crate::control;
 use crate::exit::Failure;
 use crate::inventory;
 
@@ -39,13 +38,16 @@ pub(super) struct Inventory {
 enum Form {
     Columns,
     Csv,
+    /// CSV that a person looks at.
+    CsvOnTerminal,
     Json,
 }
 
-pub(super) fn run(data: &DataArgs, args: &Inventory) -> Result<(), Failure> {
+pub(super) fn run(admin: &AdminArgs, args: &Inventory) -> Result<(), Failure> {
     let env = Env::real();
-    let settings = data.settings(&env)?;
+    let (settings, reach) = admin.reach()?;
     let form = match (args.csv, args.json) {
+        (true, _) if std::io::stdout().is_terminal() => Form::CsvOnTerminal,
         (true, _) => Form::Csv,
         (false, true) => Form::Json,
         (false, false) => Form::Columns,
@@ -53,14 +55,14 @@ pub(super) fn run(data: &DataArgs, args: &Inventory) -> Result<(), Failure> {
     super::runtime(settings.storage.io_threads_max)?.block_on(async {
         let mut after: Option<String> = None;
         let mut storage = None;
-        if let Form::Csv = form {
+        if args.csv {
             print("bucket,key,size,modified,etag\r\n")?;
         }
         loop {
             let page = match &storage {
                 None => {
                     let wish = json!({ "bucket": args.bucket, "prefix": args.prefix, "after": after });
-                    control::ask_with(&settings.data, Method::POST, "/inventory", Some(&wish)).await?
+                    reach.ask(&settings, Method::POST, "/inventory", Some(&wish)).await?
                 }
                 Some(_) => None,
             };
@@ -80,31 +82,37 @@ pub(super) fn run(data: &DataArgs, args: &Inventory) -> Result<(), Failure> {
             for object in page["objects"].as_array().into_iter().flatten() {
                 text.push_str(&line(&args.bucket, object, form));
             }
-            print(&text)?;
+            let is_read = print(&text)?;
             match page["next"].as_str() {
-                Some(next) => after = Some(next.to_owned()),
-                None => break,
+                Some(next) if is_read => after = Some(next.to_owned()),
+                _ => break,
             }
         }
         storage.map_or(Ok(()), |storage| storage.close())
     })
 }
 
-fn print(text: &str) -> Result<(), Failure> {
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| Failure::failed(format!("the list cannot be written: {error}")))
+/// False when nobody reads any more.
+fn print(text: &str) -> Result<bool, Failure> {
+    match output::exactly(text.as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::failed(format!("the list cannot be written: {error}"))),
+    }
 }
 
 fn line(bucket: &str, object: &Value, form: Form) -> String {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     let size = object["size"].as_u64().unwrap_or_default();
     match form {
-        Form::Columns => format!("{} {size:>14}  {}\n", text("modified"), text("key")),
-        Form::Csv => {
-            let (key, modified, etag) = (quoted(text("key")), text("modified"), text("etag"));
+        Form::Columns => format!("{} {size:>14}  {}\n", text("modified"), output::shown(text("key"))),
+        Form::Csv | Form::CsvOnTerminal => {
+            // A program needs the key as it is.
+            let key = if let Form::Csv = form { text("key").into() } else { output::shown(text("key")) };
+            let (key, modified, etag) = (quoted(&key), text("modified"), text("etag"));
             format!("{bucket},{key},{size},{modified},{etag}\r\n")
         }
-        Form::Json => format!("{object}\n"),
+        Form::Json => format!("{}\n", output::safe_json(&object.to_string())),
     }
 }
 
@@ -126,5 +134,10 @@ mod tests {
             "t              7  k\n"
         );
         assert!(line("b", &object, Form::Json).starts_with('{'));
+        let hostile = json!({ "key": "a\u{1b}]0;x\u{7}\nb\u{9b}", "size": 7, "modified": "t", "etag": "e" });
+        assert!(line("b", &hostile, Form::Columns).ends_with("  a\\x1b]0;x\\x07\\nb\\u{9b}\n"));
+        assert_eq!(line("b", &hostile, Form::CsvOnTerminal), "b,a\\x1b]0;x\\x07\\nb\\u{9b},7,t,e\r\n");
+        assert!(line("b", &hostile, Form::Csv).contains('\u{1b}'), "a program gets the key as it is");
+        assert!(!line("b", &hostile, Form::Json).trim_end().contains(char::is_control));
     }
 }

@@ -20,9 +20,10 @@ mod store_options;
 mod warm;
 
 use super::arguments::DataArgs;
+use super::reach::AdminArgs;
 use crate::backup_location::StoreArgs;
 use crate::control;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::far_mount::text;
 use crate::mounts::options::MountChoice;
 use far_commands::Synced;
@@ -32,6 +33,7 @@ const MOUNT_EXAMPLES: &str = "Examples:
   margay mount photos /mnt/photos
   margay mount photos/2026 /mnt/2026 -o ro,uid=1000,gid=1000,umask=027
   margay mount photos /mnt/photos --data /srv/margay --foreground
+  margay mount new-bucket /mnt/new --create
   margay mount photos /mnt/photos -o shared
   margay mount s3://photos/2026 /mnt/far --endpoint https://s3.example --cache /var/cache/photos
 
@@ -45,7 +47,8 @@ With -o ttl=SECONDS a listing of a directory counts so long; without it 3 to 60 
 Where several servers share a volume (docs/cluster.md), one of them at a time mounts a directory to write, and any number read-only: a second
 one is refused. With -o shared others may write too, if they say so too: the last one that closes a file wins. Locks of files (flock, fcntl) are
 refused on -o ro and -o shared there, unless -o locks=local says that only programs of this machine lock.
-Options: ro, sync, writeback, plain, shared, locks=local, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
+Options: ro, sync, writeback, plain, shared, locks=local, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. A bucket that is
+absent is made with --create or -o create only.";
 
 const SYNC_EXAMPLES: &str = "Examples:
   margay sync /mnt/photos/holidays/beach.jpg
@@ -61,7 +64,8 @@ const UNMOUNT_EXAMPLES: &str = "Examples:
   margay unmount /mnt/photos --wait 60
   margay unmount /mnt/far --now
 
-What was written is published first. umount(8) does the same. Of an s3:// mount it waits until the bucket has everything and
+What was written is published first. A mount that programs still use when the time is over is detached all the same; the command names
+them then, and ends with 1. umount(8) refuses a mount that is in use. Of an s3:// mount it waits until the bucket has everything and
 the process has ended; with --now what is left stays in the cache, and `margay sync` or the next mount sends it.";
 
 const MOUNTS_EXAMPLES: &str = "Examples:
@@ -89,6 +93,9 @@ pub(super) struct Mount {
     /// The same as -o sync
     #[arg(long)]
     sync: bool,
+    /// Make the bucket when it is absent (also -o create)
+    #[arg(long)]
+    create: bool,
     /// Wait until it is unmounted; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
@@ -144,7 +151,7 @@ pub(super) struct Unmount {
 #[command(after_help = MOUNTS_EXAMPLES)]
 pub(super) struct Mounts {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -170,10 +177,16 @@ impl Mount {
 
 pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.bucket.starts_with("s3://") {
+        if args.create {
+            return Err(Failure::usage(
+                "--create is for a bucket of a running server; make one elsewhere with its own tools",
+            ));
+        }
         return far::run(args);
     }
-    let (options, store) = args.words()?;
+    let (mut options, store) = args.words()?;
     store.expect_none()?;
+    let create = take_create(&mut options) || args.create;
     if args.metrics_address.is_some() {
         return Err(Failure::usage("--metrics-address belongs to s3://BUCKET/PREFIX".to_owned()));
     }
@@ -181,7 +194,7 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     let data = args.data.settings(&Env::real())?.data;
     let path = absolute(&args.directory)?;
     super::runtime(1)?.block_on(async {
-        ask_to_mount(&data, &args.bucket, &path, &options).await?;
+        ask_to_mount(&data, &args.bucket, &path, (&options, create)).await?;
         if args.foreground { stay(&data, &path).await } else { Ok(()) }
     })
 }
@@ -205,13 +218,14 @@ pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {
 }
 
 pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
-    let settings = args.data.settings(&Env::real())?;
+    let (settings, reach) = args.admin.reach()?;
     // Who names a server asks for its mounts.
-    let far = if args.data.data.is_some() { Vec::new() } else { far_commands::rows(&settings)? };
-    let served = super::runtime(1)?.block_on(control::ask(&settings.data, Method::GET, "/mounts"))?;
+    let is_named = args.admin.data.data.is_some() || reach.is_there();
+    let far = if is_named { Vec::new() } else { far_commands::rows(&settings)? };
+    let served = super::runtime(1)?.block_on(reach.ask(&settings, Method::GET, "/mounts", None))?;
     let mut rows = match served {
         Some(Value::Array(rows)) => rows,
-        _ if far.is_empty() => return Err(no_server(&settings.data)),
+        _ if far.is_empty() => return Err(Failure::no_server(&settings.data)),
         _ => Vec::new(),
     };
     if args.json {
@@ -284,12 +298,22 @@ pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
     }
     store.expect_none()?;
     let data = DataArgs { data, config: None, set: Vec::new() }.settings(&Env::real())?.data;
-    super::runtime(1)?.block_on(ask_to_mount(&data, bucket, &path, &options.join(",")))
+    let mut options = options.join(",");
+    let create = take_create(&mut options);
+    super::runtime(1)?.block_on(ask_to_mount(&data, bucket, &path, (&options, create)))
 }
 
-async fn ask_to_mount(data: &Path, bucket: &str, path: &Path, options: &str) -> Result<(), Failure> {
-    let wish = json!({ "bucket": bucket, "path": path, "options": options });
-    control::ask_with(data, Method::POST, "/mount", Some(&wish)).await?.ok_or_else(|| no_server(data))?;
+/// Takes the word `create` out of the options, which are those of the mount itself.
+fn take_create(options: &mut String) -> bool {
+    let (taken, left): (Vec<&str>, Vec<&str>) = options.split(',').partition(|word| *word == "create");
+    let is_there = !taken.is_empty();
+    *options = left.join(",");
+    is_there
+}
+
+async fn ask_to_mount(data: &Path, bucket: &str, path: &Path, (options, create): (&str, bool)) -> Result<(), Failure> {
+    let wish = json!({ "bucket": bucket, "path": path, "options": options, "create": create });
+    control::ask_with(data, Method::POST, "/mount", Some(&wish)).await?.ok_or_else(|| Failure::no_server(data))?;
     Ok(())
 }
 
@@ -301,7 +325,7 @@ async fn ask_to_unmount(data: &Path, path: &Path, seconds: u64) -> Result<(), Fa
             .map_err(|error| Failure::failed(format!("{} cannot be unmounted: {error}", path.display())));
     };
     if done["calm"] == false {
-        eprintln!("margay: {} was still in use after {seconds} s and was detached", path.display());
+        return Err(far_commands::detached(path, done["users"].as_str().unwrap_or("others")));
     }
     Ok(())
 }
@@ -317,7 +341,7 @@ async fn stay(data: &Path, path: &Path) -> Result<(), Failure> {
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         let mounts = control::ask(data, Method::GET, "/mounts").await?;
-        let Some(Value::Array(rows)) = mounts else { return Err(no_server(data)) };
+        let Some(Value::Array(rows)) = mounts else { return Err(Failure::no_server(data)) };
         if !rows.iter().any(|row| row["path"].as_str() == path.to_str()) {
             return Ok(());
         }
@@ -328,12 +352,6 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     let written = std::path::absolute(path);
     let written = written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     Ok(written.canonicalize().unwrap_or(written))
-}
-
-fn no_server(data: &Path) -> Failure {
-    let data = data.display();
-    let message = format!("no server runs on {data}; start one with: margay serve --data {data}");
-    Failure { code: Code::Refused, message }
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use margay_meta::Engine;
 use margay_postgres::PostgresEngine;
 use serde_json::{Value, json};
 
-use super::arguments::DataArgs;
-use crate::control;
+use super::reach::{AdminArgs, Reach};
 use crate::exit::{Code, Failure};
 use crate::places;
 use crate::recover;
@@ -18,13 +17,14 @@ use crate::settings::parse::show_bytes;
 
 const EXAMPLES: &str = "Examples:
   margay object where photos/2026/cat.jpg --data /srv/margay
+  margay object where photos/2026/cat.jpg --endpoint https://s3.example.org
   margay object where photos/2026/cat.jpg --metadata postgres://margay@db/margay --json
 
-With --metadata the rows are read in the database, also while no server runs; else the server of the directory is asked, or the
-directory is read here. It says what the rows say: `margay object recover` reads the bytes. Exit code 4 when a copy is missing.";
+With --metadata the rows are read in the database, also while no server runs; else the server at the URL or of the directory
+is asked, or the directory is read here. It says what the rows say: `margay object recover` reads the bytes. Exit code 4 when a copy is missing.";
 const RECOVER_EXAMPLES: &str = "Examples:
   margay object recover photos/2026/cat.jpg --data /srv/margay
-  margay object recover photos/2026/cat.jpg --data /srv/margay --json
+  margay object recover photos/2026/cat.jpg --endpoint https://s3.example.org --json
 
 Each store reads what it has of the object and compares it with the checksums; one whose bytes are damaged or missing fetches them from
 another store. The server of the directory does it, or this program while none runs. Exit code 4 when something is not right at the end.";
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "URL", global = true)]
     metadata: Option<String>,
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -70,11 +70,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     else {
         return Err(Failure::usage(format!("{object} names no object; write BUCKET/KEY")));
     };
-    let settings = args.data.settings_with_metadata(&Env::real(), args.metadata.as_deref())?;
+    let (settings, reach) = args.admin.reach_or(args.metadata.as_deref())?;
     if matches!(args.command, Command::Recover { .. }) {
-        return recover_one(&settings, (bucket, name), *json);
+        return recover_one(&settings, &reach, (bucket, name), *json);
     }
-    let found = find(&settings, bucket, name)?;
+    let found = find(&settings, &reach, bucket, name)?;
     if *json {
         println!("{found:#}");
     } else {
@@ -88,19 +88,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn find(settings: &Settings, bucket: &str, name: &str) -> Result<Value, Failure> {
+fn find(settings: &Settings, reach: &Reach, bucket: &str, name: &str) -> Result<Value, Failure> {
     let of = |engine: &dyn Engine| {
         let found = places::find(engine, bucket, name);
         found.map_err(|error| Failure::failed(format!("{bucket}/{name}: {error}")))
     };
-    if let Some(shared) = &settings.shared {
+    // Of a server at a URL the settings of this machine say nothing.
+    if let Some(shared) = settings.shared.as_ref().filter(|_| !reach.is_there()) {
         let engine = PostgresEngine::open(&shared.postgres);
         let engine = engine.map_err(|error| Failure::failed(format!("{}: {error}", shared.postgres.config)))?;
         return of(&engine);
     }
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let asked = json!({ "bucket": bucket, "key": name });
-    let asked = runtime.block_on(control::ask_with(&settings.data, Method::POST, "/where", Some(&asked)))?;
+    let asked = runtime.block_on(reach.ask(settings, Method::POST, "/where", Some(&asked)))?;
     if let Some(found) = asked {
         return Ok(found);
     }
@@ -112,10 +113,10 @@ fn find(settings: &Settings, bucket: &str, name: &str) -> Result<Value, Failure>
 }
 
 /// Lets the running server do it, or does it here.
-fn recover_one(settings: &Settings, (bucket, name): (&str, &str), json: bool) -> Result<(), Failure> {
+fn recover_one(settings: &Settings, reach: &Reach, (bucket, name): (&str, &str), json: bool) -> Result<(), Failure> {
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let asked = json!({ "bucket": bucket, "key": name });
-    let done = match runtime.block_on(control::ask_with(&settings.data, Method::POST, "/recover", Some(&asked)))? {
+    let done = match runtime.block_on(reach.ask(settings, Method::POST, "/recover", Some(&asked)))? {
         Some(done) => done,
         None => {
             let _inside = runtime.enter();

@@ -1,41 +1,45 @@
 //! `margay serve`: opens the storage, opens the doors, and closes both in order.
 //!
-//! Invariants: V1 the address is bound before the storage is opened, and served only after.
+//! Invariants: V1 files and addresses that the settings name are read and bound before a directory is made, and served only
+//!                after the storage is open: a start that is refused leaves nothing.
 //!             V2 on the first SIGTERM or SIGINT no new request begins, running ones get the drain time, then the
 //!                storage is checkpointed. On the second signal the process ends at once, which loses nothing durable.
 
+mod addresses;
 mod endpoint;
+mod named_files;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_accounts::identities::Identities;
-use margay_accounts::provider_keys::ProviderKeys;
 use margay_accounts::root_keys::{self, RootKeys};
 use margay_cluster::{ClusterKey, StorePort, store_port_tls};
 use margay_env::Env;
-use margay_env::files;
 use margay_jobs::access_log::AccessLog;
 use margay_jobs::lifecycle::Expiry;
-use margay_jobs::notify::{self, Notifier};
+use margay_jobs::notify::{self, Notifier, Target};
 use margay_jobs::reclaimer::Reclaimer;
 use margay_jobs::session_keeper::SessionKeeper;
 use margay_listener::Traffic;
 use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
 use margay_metrics::Requests;
-use margay_s3::sts::{KeySet, KeySource, Provider};
+use margay_s3::sts::Provider;
 use margay_volume::{CopiesRecord, Role, Volume, change_copies, read_copies};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::addresses::Sockets;
 use super::arguments::{ServerArgs, environment};
 use super::mount::{FarArgs, run_serve};
-use crate::admin::{Admin, Healthy};
+use crate::audit::Audit;
+use crate::buckets;
+use crate::checks::Checks;
+use crate::console;
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
@@ -48,19 +52,23 @@ use crate::ready;
 use crate::screen::{self, Screen};
 use crate::server::Server;
 use crate::settings::resolve::stray_variables;
-use crate::settings::{Oidc, OidcKeys, Settings, SharedSettings};
+use crate::settings::{Settings, SharedSettings};
+use crate::spans::Spans;
+use crate::watching::Watched;
 use crate::wiring::Storage;
+use named_files::{providers, targets};
 
 const EXAMPLES: &str = "Examples:
   margay serve
   margay serve --data /srv/margay --address 0.0.0.0:9000 --log-format json
   margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
+  margay serve --bucket photos --bucket logs
   margay serve --mount photos=/mnt/photos
   margay serve --upstream s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos --mount /mnt/photos
   margay serve --data /ssd --mirror-metadata /ssd2 --disk /d1 --disk /d2 --copies 2
   margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.1:9002
   margay serve --metadata postgres://margay@db/margay --store-address 10.0.0.3:9002 --endpoint-only
-  MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
+  MARGAY_ACCESS_KEY=admin MARGAY_SECRET_KEY=a-long-secret margay serve
 
 With --endpoint-only it keeps copies for the other servers of its volume and opens no door for clients; of the keys it needs DIR/identity-key.
 The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
@@ -70,10 +78,6 @@ SIGTERM and Ctrl-C stop it after the running requests; a second one stops at onc
 
 /// Connections at once on the admin port and on the control socket, each.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
-/// Maximum size of a file with an identity provider's keys, in bytes.
-const PROVIDER_KEYS_BYTES_MAX: u64 = 1024 * 1024;
-/// Maximum size of a file of certificate authorities, in bytes; a distribution's list has 250 KiB.
-const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
 /// Drain time of requests on those two when the server stops.
 const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -95,6 +99,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         if args.server.names_disks() {
             return Err(Failure::usage(
                 "--disk, --copies and --mirror-metadata are for a volume of its own, and not for the cache of a far bucket",
+            ));
+        }
+        if args.server.names_buckets() {
+            return Err(Failure::usage(
+                "--bucket is for a volume of its own: with --upstream there is the one far bucket",
             ));
         }
         return run_serve(upstream, &args.far, &args.server);
@@ -125,16 +134,14 @@ async fn serve(
     fixed_object: Option<u16>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let dir = match &settings.shared {
-        None => DataDir::open_or_create_with(&env, &settings.data, &settings.disks)?,
-        Some(_) => DataDir::open_or_create_shared(&env, &settings.data)?,
-    };
     let given = root_keys::given(|name| std::env::var(name).ok())?;
     let tls = match settings.tls.clone() {
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
         None => None,
     };
-    let sockets = Sockets::bind(&settings).await?;
+    let (providers, targets) = (providers(&env, &settings)?, targets(&env, &settings)?);
+    let spans = Spans::start(&env, settings.otlp.as_ref())?;
+    let (dir, sockets) = addresses::reserve(&env, &settings).await?;
     let sync = probe::sync_time(&env, &settings.data)
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
@@ -143,11 +150,12 @@ async fn serve(
     let identities = Identities::open(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
     // Small files of the jobs have copies, too.
     let env = storage.env.clone();
-    let server = assemble(env, &settings, storage, Arc::new(identities))?;
+    let server = assemble(env, &settings, (storage, Arc::new(identities)), (targets, tls.clone(), spans))?;
     let logging = server.access_log.run();
-    let providers = providers(&server.env, &settings)?;
+    make_buckets(&server.storage.volume, &settings.buckets).await?;
     let front = front(&server, &settings, &keys, providers, fixed_object);
-    let doors = Doors::open(&server, (front, store_port), sockets, tls.clone(), limits);
+    let handlers = console::place(&server, &settings, front, sockets.main.local_addr().ok());
+    let doors = Doors::open(&server, (handlers, store_port), sockets, tls.clone(), limits);
     let (address, admin) = doors.addresses()?;
     *server.addresses.lock() = (Some(address), admin);
     let mounted = mount(&server, &settings).await;
@@ -158,6 +166,7 @@ async fn serve(
         sync,
         address,
         admin,
+        console: console::url(&settings, address, admin),
         tls: tls.is_some(),
         region: &settings.region,
         keys: &keys,
@@ -175,6 +184,7 @@ async fn serve(
     doors.close(&server, limits.drain_time_max).await;
     logging.abort();
     server.access_log.close().await;
+    server.spans.close().await;
     let mounts = Arc::clone(&server);
     let longest = limits.drain_time_max;
     // Cancelled only when the process ends anyway.
@@ -185,6 +195,16 @@ async fn serve(
         closing.storage.close()
     })
     .await
+}
+
+/// Makes the buckets of the settings that are not there.
+async fn make_buckets(volume: &Volume, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        if buckets::make(volume, name).await? {
+            tracing::info!(bucket = name, "made, because the settings name it");
+        }
+    }
+    Ok(())
 }
 
 /// The last that a server does, on a thread that may wait.
@@ -263,8 +283,8 @@ fn told_address(given: &str, socket: &TcpListener) -> Result<String, Failure> {
 fn assemble(
     env: Env,
     settings: &Settings,
-    storage: Arc<Storage>,
-    identities: Arc<Identities>,
+    (storage, identities): (Arc<Storage>, Arc<Identities>),
+    (targets, tls, spans): (Vec<Target>, Option<Tls>, Arc<Spans>),
 ) -> Result<Arc<Server>, Failure> {
     let volume = Arc::clone(&storage.volume);
     let no_thread =
@@ -278,11 +298,18 @@ fn assemble(
         reclaimer,
         session,
         expiry: Expiry::start(&env, &volume, &settings.data, settings.expiry),
-        notifier: notifier(&env, &volume, settings)?,
+        notifier: notifier(&volume, settings, targets),
         access_log: AccessLog::new(&env, &volume, front::access_log_options(settings)),
         mounts: Mounts::new(&env, &settings.data, &volume, settings.storage.known_files_max),
         identities,
         scrub_rate_max: settings.storage.scrub_rate_max,
+        audit: Audit::new(&env, settings.audit_log.clone()),
+        trace: Arc::default(),
+        watched: Watched::default(),
+        checks: Arc::new(Checks::open(&env, &settings.data)),
+        spans,
+        region: settings.region.clone(),
+        tls,
         begun: env.clock.monotonic(),
         env,
         data: settings.data.clone(),
@@ -298,7 +325,7 @@ async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
     let mut lines = Vec::new();
     for wish in &settings.mounts {
         let (bucket, path) = (&wish.bucket, wish.path.display());
-        match server.mount(wish.clone()).await {
+        match server.mount(wish.clone(), true).await {
             Ok(()) => lines.push(format!("{bucket}/{} on {path}", wish.prefix)),
             Err(error) => {
                 tracing::error!(%bucket, %path, %error, "not mounted; S3 is served all the same");
@@ -309,46 +336,10 @@ async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// The identity providers whose tokens are accepted.
-fn providers(env: &Env, settings: &Settings) -> Result<Vec<Provider>, Failure> {
-    let Some(oidc) = &settings.oidc else { return Ok(Vec::new()) };
-    let keys = provider_keys(env, oidc)?;
-    Ok(vec![Provider::new(&oidc.issuer, &oidc.audience, keys)])
-}
-
-/// Keys in a file are read now; others are fetched when the first token arrives.
-fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> {
-    let fail = |name: &str, path: &Path, error: &dyn std::fmt::Display| {
-        Failure::usage(format!("{name}: {} cannot be used: {error}", path.display()))
-    };
-    let mut place = match &oidc.keys {
-        OidcKeys::File(path) => {
-            let fail = |error: &dyn std::fmt::Display| fail("oidc.keys", path, error);
-            let keys = files::read(env, path, PROVIDER_KEYS_BYTES_MAX).map_err(|error| fail(&error))?;
-            return Ok(Arc::new(KeySet::parse(&keys).map_err(|error| fail(&error))?));
-        }
-        OidcKeys::Fetched(place) => place.clone(),
-    };
-    if let (true, Some(path)) = (place.endpoint().is_secure(), &oidc.ca) {
-        let fail = |error: &dyn std::fmt::Display| fail("oidc.ca", path, error);
-        let authorities = files::read(env, path, AUTHORITIES_BYTES_MAX).map_err(|error| fail(&error))?;
-        place.endpoint().trust(&authorities).map_err(|error| fail(&error))?;
-    }
-    Ok(Arc::new(ProviderKeys::new(place, Arc::clone(&env.clock))))
-}
-
 /// Starts sending events to the configured targets.
-fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Notifier, Failure> {
-    let mut targets = settings.notify.clone();
-    if let Some(path) = &settings.notify_ca {
-        let fail = |error: &dyn std::fmt::Display| Failure::usage(format!("notify_ca {}: {error}", path.display()));
-        let authorities = files::read(env, path, AUTHORITIES_BYTES_MAX).map_err(|error| fail(&error))?;
-        for target in targets.iter_mut().filter(|target| target.endpoint.is_secure()) {
-            target.endpoint.trust(&authorities).map_err(|error| fail(&error))?;
-        }
-    }
+fn notifier(volume: &Arc<Volume>, settings: &Settings, targets: Vec<Target>) -> Notifier {
     let sender = notify::Sender { region: settings.region.clone(), owner: front::owner() };
-    Ok(Notifier::start(volume, targets, &sender))
+    Notifier::start(volume, targets, &sender)
 }
 
 /// The handler of the S3 port.
@@ -360,37 +351,13 @@ fn front(
     fixed_object: Option<u16>,
 ) -> Arc<dyn Handler> {
     let volume = &server.storage.volume;
-    let recorder = Recorder { requests: Arc::clone(&server.requests), access_log: Arc::clone(&server.access_log) };
-    let mut door = front::door(&server.env, settings, volume, (keys, &server.identities), recorder, None);
+    let mut door = front::door(&server.env, settings, volume, (keys, &server.identities), Recorder::of(server), None);
     door = door.with_providers(providers);
     if let Some(bytes) = fixed_object {
         tracing::warn!("every GetObject is answered without the storage: this is no server for data");
         door = door.with_fixed_object(vec![b'x'; usize::from(bytes)].into());
     }
-    Arc::new(Front { process: Arc::clone(server) as Arc<dyn Healthy>, door: Arc::new(door) })
-}
-
-/// The addresses, bound but not yet served.
-struct Sockets {
-    main: TcpListener,
-    admin: Option<TcpListener>,
-    /// Where other servers of a shared volume ask.
-    store: Option<TcpListener>,
-}
-
-impl Sockets {
-    async fn bind(settings: &Settings) -> Result<Sockets, Failure> {
-        let main = margay_listener::bind(&settings.address, "--address").await?;
-        let admin = match &settings.admin_address {
-            Some(address) => Some(margay_listener::bind(address, "--admin-address").await?),
-            None => None,
-        };
-        let store = match &settings.shared {
-            Some(shared) => Some(margay_listener::bind(&shared.store_address, "--store-address").await?),
-            None => None,
-        };
-        Ok(Sockets { main, admin, store })
-    }
+    Arc::new(Front::of(server, settings, door))
 }
 
 /// All listeners of a server.
@@ -401,18 +368,20 @@ struct Doors {
     store: Option<Listener>,
 }
 
+/// Of the S3 address and of the admin address.
+type Handlers = (Arc<dyn Handler>, Arc<dyn Handler>);
+
 impl Doors {
     fn open(
         server: &Arc<Server>,
-        (front, store_port): (Arc<dyn Handler>, Option<(StorePort, Tls)>),
+        ((front, page), store_port): (Handlers, Option<(StorePort, Tls)>),
         sockets: Sockets,
         tls: Option<Tls>,
         limits: ConnectionLimits,
     ) -> Doors {
         let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
         let unseen = || Arc::new(Traffic::default());
-        let page = || Arc::new(Admin::new(server));
-        let admin = sockets.admin.map(|socket| Listener::start_tcp(socket, None, page(), unseen(), side_limits));
+        let admin = sockets.admin.map(|socket| Listener::start_tcp(socket, None, page, unseen(), side_limits));
         let commands = match control::bind(&server.env, &server.data) {
             Ok(socket) => {
                 Some(Listener::start_unix(socket, Arc::new(Control(Arc::clone(server))), unseen(), side_limits))

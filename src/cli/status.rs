@@ -3,29 +3,29 @@
 use std::path::PathBuf;
 
 use http::Method;
-use margay_env::Env;
 use serde_json::{Value, json};
 
-use super::arguments::DataArgs;
 use super::mount;
-use crate::control;
+use super::reach::AdminArgs;
+use super::tables;
 use crate::exit::Failure;
 use crate::far_mount::text;
 
 const EXAMPLES: &str = "Examples:
   margay status
   margay status --data /srv/margay --json
+  margay status --endpoint https://s3.example.org
   margay status /mnt/photos
   margay status s3://photos/2026 --conflicts
   margay status --cache /var/cache/photos --json
 
-Exit code 1 when no server runs on the directory.";
+Exit code 3 when no server runs on the directory, or none answers at the URL, or the key may not do admin:Status.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// An s3://BUCKET/PREFIX that is mounted here, or a path in its mount, instead of a server
     place: Option<String>,
     /// The cache of a mount of s3://BUCKET/PREFIX, instead of a server
@@ -40,7 +40,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let settings = args.data.settings(&Env::real())?;
+    let (settings, reach) = args.admin.reach()?;
     if args.place.is_some() || args.cache.is_some() {
         let status = mount::status(args.place.as_deref(), args.cache.as_deref(), &settings);
         let status = status.inspect_err(|failure| {
@@ -57,17 +57,30 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.conflicts {
         return Err(Failure::usage("--conflicts belongs to a mount of s3://BUCKET/PREFIX: name it, or its --cache"));
     }
-    let answer = super::runtime(1)?.block_on(control::ask(&settings.data, Method::GET, "/status"))?;
-    let Some(status) = answer else {
-        let data = settings.data.display();
-        return Err(Failure::failed(format!("no server runs on {data}; start one with: margay serve --data {data}")));
-    };
+    let answer = super::runtime(1)?.block_on(reach.ask(&settings, Method::GET, "/status", None))?;
+    let status = answer.ok_or_else(|| Failure::no_server(&settings.data))?;
     if args.json {
         println!("{status:#}");
     } else {
-        show("", &status);
+        show_for_people("", &status);
     }
     Ok(())
+}
+
+/// As `show`, with sizes, times and dates.
+fn show_for_people(prefix: &str, value: &Value) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Object(_) => show_for_people(&path, value),
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                for (index, item) in items.iter().enumerate() {
+                    show_for_people(&format!("{path}.{index}"), item);
+                }
+            }
+            value => println!("{path:<28} {}", tables::shown(name, value)),
+        }
+    }
 }
 
 /// One line per value, nested names joined by dots.

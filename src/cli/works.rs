@@ -6,7 +6,8 @@ use http::Method;
 use margay_env::Env;
 use serde_json::Value;
 
-use super::arguments::DataArgs;
+use super::reach::AdminArgs;
+use crate::checks::Checks;
 use crate::control;
 use crate::datadir::DataDir;
 use crate::exit::{Code, Failure};
@@ -19,19 +20,21 @@ use crate::works::Work;
 const DU_EXAMPLES: &str = "Examples:
   margay du
   margay du photos --data /srv/margay
-  margay du --json
+  margay du --endpoint https://s3.example.org --json
 
 The numbers are kept up to date by every change, so asking costs nothing.";
 
 const SCRUB_EXAMPLES: &str = "Examples:
   margay scrub
   margay scrub --data /srv/margay --json
+  margay scrub --endpoint https://s3.example.org
 
 A running server is asked to do it, at limits.scrub_rate_max; otherwise it runs here. Exit code 4 when data is damaged.";
 
 const COMPACT_EXAMPLES: &str = "Examples:
   margay compact
   margay compact --data /srv/margay
+  margay compact --endpoint https://s3.example.org
 
 A running server gives space back by itself; this does all of it now.";
 
@@ -39,7 +42,7 @@ A running server gives space back by itself; this does all of it now.";
 #[command(after_help = DU_EXAMPLES)]
 pub(super) struct Du {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Only this bucket
     bucket: Option<String>,
     /// Print JSON
@@ -51,7 +54,7 @@ pub(super) struct Du {
 #[command(after_help = SCRUB_EXAMPLES)]
 pub(super) struct Scrub {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -61,14 +64,14 @@ pub(super) struct Scrub {
 #[command(after_help = COMPACT_EXAMPLES)]
 pub(super) struct Compact {
     #[command(flatten)]
-    data: DataArgs,
+    admin: AdminArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run_du(args: &Du) -> Result<(), Failure> {
-    let mut done = run(&args.data, Work::Du)?;
+    let mut done = run(&args.admin, Work::Du)?;
     if let (Some(wanted), Some(rows)) = (&args.bucket, done["buckets"].as_array_mut()) {
         rows.retain(|row| row["bucket"] == wanted.as_str());
         if rows.is_empty() {
@@ -87,7 +90,7 @@ pub(super) fn run_du(args: &Du) -> Result<(), Failure> {
 }
 
 pub(super) fn run_scrub(args: &Scrub) -> Result<(), Failure> {
-    let done = run(&args.data, Work::Scrub)?;
+    let done = run(&args.admin, Work::Scrub)?;
     let number = |name: &str| done[name].as_u64().unwrap_or_default();
     if args.json {
         println!("{done:#}");
@@ -109,7 +112,7 @@ pub(super) fn run_scrub(args: &Scrub) -> Result<(), Failure> {
 }
 
 pub(super) fn run_compact(args: &Compact) -> Result<(), Failure> {
-    let done = run(&args.data, Work::Compact)?;
+    let done = run(&args.admin, Work::Compact)?;
     if args.json {
         println!("{done:#}");
     } else {
@@ -119,17 +122,22 @@ pub(super) fn run_compact(args: &Compact) -> Result<(), Failure> {
 }
 
 /// Lets the running server do it, or does it here.
-fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
+fn run(args: &AdminArgs, work: Work) -> Result<Value, Failure> {
     let env = Env::real();
-    let settings = args.settings(&env)?;
+    let (settings, reach) = args.reach()?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     runtime.block_on(async {
         {
+            // The work has the connection of `reach` to a server at a URL until it ends, so the line follows only one that is here.
             let (here, data) = (tokio::runtime::Handle::current(), settings.data.clone());
-            let ask = move || here.block_on(control::ask(&data, Method::GET, "/status")).ok().flatten();
+            let is_there = reach.is_there();
+            let ask = move || match is_there {
+                true => None,
+                false => here.block_on(control::ask(&data, Method::GET, "/status")).ok().flatten(),
+            };
             let far = move || ask().and_then(|status| Far::from_json(&status["storage"][work.name()]));
             let _line = Line::follow(&env, work.name(), far);
-            if let Some(done) = control::ask(&settings.data, Method::POST, &format!("/{}", work.name())).await? {
+            if let Some(done) = reach.ask(&settings, Method::POST, &format!("/{}", work.name()), None).await? {
                 return Ok(done);
             }
         }
@@ -137,6 +145,9 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
         let followed = Arc::clone(&storage);
         let _line = Line::follow(&env, work.name(), move || work.far(&followed));
         let done = work.run(Arc::clone(&storage), None).await.map_err(Failure::failed)?;
+        if work == Work::Scrub {
+            Checks::open(&storage.env, &settings.data).scrubbed(&done);
+        }
         storage.close()?;
         Ok(done)
     })

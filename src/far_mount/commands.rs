@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::running::Running;
+use crate::administration::{self, Administered};
 use crate::control;
 
 /// Connections at once on each of the two.
@@ -48,9 +49,24 @@ impl Handler for Commands {
                 }
                 (&Method::POST, "/sync") => control::done(sync(&running, request).await),
                 (&Method::POST, "/unmount") => control::done(unmount(&running, request).await),
-                (method, path) => page(&running, method, path),
+                (&Method::GET | &Method::HEAD, path @ ("/health" | "/metrics")) => {
+                    page(&running, request.method(), path)
+                }
+                _ => administer(&running, request).await,
             }
         })
+    }
+}
+
+/// A work of administration, or a line that says where it is done.
+async fn administer(running: &Arc<Running>, request: Request<RequestBody>) -> Response<ResponseBody> {
+    let process = Arc::clone(running) as Arc<dyn Administered>;
+    match administration::answer_local(&process, request).await {
+        Ok(response) => response,
+        Err(request) => {
+            let error = running.elsewhere(request.uri().path());
+            answer::json(StatusCode::NOT_IMPLEMENTED, &json!({ "error": error }))
+        }
     }
 }
 

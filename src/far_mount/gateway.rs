@@ -15,14 +15,15 @@ use margay_accounts::identities::Identities;
 use margay_accounts::root_keys::{self, RootKeys};
 use margay_env::{Env, files};
 use margay_jobs::access_log::AccessLog;
+use margay_listener::Listener;
 use margay_listener::tls::{self, Tls};
-use margay_listener::{Listener, Traffic};
-use margay_metrics::{Exposition, Requests};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use super::administered::Seen;
 use super::running::Running;
+use crate::administration::{Administered, Remote};
 use crate::datadir::CACHE_SERVED_FILE;
 use crate::exit::Failure;
 use crate::front::{self, Front, Recorder};
@@ -44,8 +45,6 @@ pub struct Served {
     /// As a client on this machine names it.
     pub endpoint: String,
     pub bucket: String,
-    requests: Arc<Requests>,
-    traffic: Arc<Traffic>,
 }
 
 /// An address that is bound, and its certificate.
@@ -54,6 +53,7 @@ pub(super) struct Bound {
     address: SocketAddr,
     tls: Option<Tls>,
     pub(super) served: Arc<Served>,
+    pub(super) seen: Seen,
 }
 
 /// The open door.
@@ -61,13 +61,6 @@ pub(super) struct Door {
     listener: Listener,
     access_log: Arc<AccessLog>,
     tasks: Vec<JoinHandle<()>>,
-}
-
-impl Served {
-    pub(super) fn write_metrics(&self, out: &mut Exposition) {
-        self.requests.write(out);
-        self.traffic.write(out);
-    }
 }
 
 impl Gateway {
@@ -80,30 +73,37 @@ impl Gateway {
         let address = socket.local_addr();
         let address = address.map_err(|error| Failure::failed(format!("the socket has no address: {error}")))?;
         let (endpoint, bucket) = (screen::endpoint(address, tls.is_some()), self.bucket.clone());
-        let served = Arc::new(Served { endpoint, bucket, requests: Arc::default(), traffic: Arc::default() });
-        Ok(Bound { socket, address, tls, served })
+        let served = Arc::new(Served { endpoint, bucket });
+        Ok(Bound { socket, address, tls, served, seen: Seen::of(env, &self.settings)? })
     }
 
     /// Opens the door and says so; `mounted`: the mount beside it.
     pub(super) async fn open(&self, bound: Bound, running: &Arc<Running>) -> Result<Door, Failure> {
-        let Bound { socket, address, tls, served } = bound;
+        let Bound { socket, address, tls, served, seen } = bound;
         let (env, volume, settings) = (&running.env, &running.storage.volume, &self.settings);
         let given = root_keys::given(|name| std::env::var(name).ok())?;
         let keys = root_keys::load(env, &running.cache, given, volume)?;
         let identities = Arc::new(Identities::open(env, &running.cache, volume, Some(&keys)).await?);
         let access_log = AccessLog::new(env, volume, front::access_log_options(settings));
-        let recorder = Recorder { requests: Arc::clone(&served.requests), access_log: Arc::clone(&access_log) };
+        let recorder = Recorder {
+            requests: Arc::clone(&seen.requests),
+            access_log: Arc::clone(&access_log),
+            trace: Arc::clone(&seen.trace),
+            spans: Arc::clone(&seen.spans),
+            clock: Arc::clone(&env.clock),
+        };
         let only = Some(self.bucket.clone());
         let door = front::door(env, settings, volume, (&keys, &identities), recorder, only);
+        let administered = Arc::clone(running) as Arc<dyn Administered>;
+        let admin = Arc::new(Remote::of(administered, &identities, &settings.region, tls.is_some()));
         let process = Arc::clone(running) as Arc<dyn crate::admin::Healthy>;
-        let front = Arc::new(Front { process, door: Arc::new(door) });
+        let front = Arc::new(Front { process, door: Arc::new(door), admin });
         let mut tasks = vec![access_log.run()];
         tasks.extend(tls.clone().map(|tls| tokio::spawn(follow_certificate(tls))));
         let served_file = running.cache.join(CACHE_SERVED_FILE);
         files::write_new(env, &served_file, served.endpoint.as_bytes())
             .map_err(|error| Failure::failed(format!("{}: {error}", served_file.display())))?;
-        let traffic = Arc::clone(&served.traffic);
-        let listener = Listener::start_tcp(socket, tls.clone(), front, traffic, settings.connection);
+        let listener = Listener::start_tcp(socket, tls.clone(), front, seen.traffic, settings.connection);
         self.tell(running, &keys, (address, tls.is_some()));
         Ok(Door { listener, access_log, tasks })
     }
@@ -118,6 +118,7 @@ impl Gateway {
             sync: probe::sync_time(&running.env, &running.cache).ok(),
             address,
             admin: running.page,
+            console: None,
             tls,
             region: &self.settings.region,
             keys,

@@ -5,7 +5,7 @@
 use margay_metrics::{Exposition, Kind};
 
 use super::running::Running;
-use crate::server::write_memory;
+use crate::process;
 
 impl Running {
     pub(super) fn metrics(&self) -> String {
@@ -15,12 +15,12 @@ impl Running {
         out.value("margay_uptime_seconds", Kind::Gauge, "Since the mount began.", self.uptime().as_secs());
         self.write_waiting(&mut out);
         self.write_requests(&mut out);
-        if let Some(served) = &self.served {
-            served.write_metrics(&mut out);
+        if self.served.is_some() {
+            self.seen.write_metrics(&mut out);
         }
         self.mounts.write_metrics(&mut out);
         self.storage.write_metrics(&mut out);
-        write_memory(&self.env, &mut out);
+        process::write(&self.env, self.uptime(), &mut out);
         out.finish()
     }
 

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
+use super::administered::Seen;
 use super::gateway::Served;
 use super::registry;
 use crate::admin::Healthy;
@@ -39,6 +40,7 @@ pub struct Running {
     pub ending: Ending,
     /// Over S3.
     pub served: Option<Arc<Served>>,
+    pub seen: Seen,
     /// Address of the page of metrics.
     pub page: Option<SocketAddr>,
 }
@@ -148,6 +150,7 @@ impl Running {
             "source": self.source,
             "cache": self.cache.display().to_string(),
             "goes_on": goes_on,
+            "users": self.mounts.cut_off(),
             "error": error,
         })
     }
@@ -204,6 +207,7 @@ impl Running {
             "offline_since": silent.map(|silence| iso(self.before(silence.since))),
             "offline_seconds": silent.map(|silence| silence.since.as_secs()),
             "error": silent.map(|silence| silence.error.clone().unwrap_or_else(|| "a request waits".to_owned())),
+            "refused": self.far.refused(),
         })
     }
 

@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use margay_upstream::reason::{advice, code_of};
 use serde_json::Value;
 
 /// Conflicts that are named without being asked for.
@@ -93,6 +94,10 @@ pub fn troubles(status: &Value) -> Vec<(String, String)> {
             format!("the bucket has not answered since {since} ({age}): {}", text(connection, "error")),
             "look at the network and at the endpoint; what is written is kept in the cache and sent later".to_owned(),
         ));
+    }
+    if let Some(why) = connection["refused"].as_str() {
+        let what = format!("the bucket refuses to be listed, so what is shown of it is old: {why}");
+        found.push((what, advice(code_of(why)).to_owned()));
     }
     for failure in status["failures"].as_array().into_iter().flatten() {
         let (key, code, reason) = (text(failure, "key"), text(failure, "code"), text(failure, "reason"));

@@ -63,6 +63,7 @@ fn text_of(value: &Spanned<DeValue<'_>>) -> Option<String> {
     match value.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
         DeValue::Boolean(switch) => Some(switch.to_string()),
         DeValue::Array(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();

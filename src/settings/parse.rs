@@ -21,6 +21,7 @@ impl Value {
         match (self, kind) {
             (Value::Unset, Kind::AddressOrOff) => "off".to_owned(),
             (Value::Unset, _) => String::new(),
+            (Value::Text(text), _) if text.starts_with("http") => without_password(text),
             (Value::Text(text), _) => text.clone(),
             (Value::Number(number), Kind::Bytes { .. }) => show_bytes(*number),
             (Value::Number(number), _) => number.to_string(),
@@ -94,6 +95,10 @@ pub fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
             within(bytes, min, max, &show_bytes(min), &show_bytes(max))
         }
         Kind::Count { min, max } => number(text, min, max),
+        Kind::Ratio => match text.parse::<f64>() {
+            Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Value::Text(text.to_owned())),
+            _ => Err(format!("{text:?} is no number from 0 to 1; write for example 0.1")),
+        },
         Kind::Seconds { min, max } => number(text.strip_suffix('s').unwrap_or(text), min, max),
     }
 }

@@ -32,6 +32,8 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
+    /// A decimal number from 0 to 1.
+    Ratio,
 }
 
 /// One setting.
@@ -89,6 +91,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::AddressOrOff,
         "127.0.0.1:9001",
         "where /health and /metrics listen, without a password; off closes it",
+    ),
+    setting(
+        "console",
+        Kind::Choice(&["admin", "s3", "off"]),
+        "admin",
+        "where the web console is, below /-/console/: on the admin address, on the S3 address, or nowhere",
     ),
     setting(
         "metadata",
@@ -149,6 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         "aws",
         "whose SQL S3 Select takes where they differ, see docs/s3.md",
     ),
+    setting("buckets", Kind::List, "", "buckets that a start makes unless they are there"),
     setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
     setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
     setting("notify", Kind::List, "", "NAME=URL: targets that notifications of buckets may name"),
@@ -160,6 +169,26 @@ pub const SETTINGS: &[Setting] = &[
         "300",
         "how often buckets with logging get their lines as an object",
     ),
+    setting("audit_log", Kind::Path, "", "file for a line of JSON of each request of administration"),
+    setting(
+        "otlp_endpoint",
+        Kind::Text,
+        "",
+        "URL of an OpenTelemetry collector (OTLP over HTTP, http://HOST:4318) that gets a span of each request; empty sends none",
+    ),
+    setting(
+        "otlp_ca",
+        Kind::Path,
+        "",
+        "PEM file with the authorities that a collector with https:// is checked by [system's]",
+    ),
+    setting(
+        "otlp_sample_ratio",
+        Kind::Ratio,
+        "1",
+        "of requests that do not say themselves whether they are traced (traceparent), this part gets a span: 0 to 1",
+    ),
+    setting("otlp_service", Kind::Text, "margay", "the name of this server in traces (service.name)"),
     setting("log_level", Kind::Text, "info", "error, warn, info, debug, trace, or TARGET=LEVEL,..."),
     setting("log_format", Kind::Choice(&["auto", "text", "json"]), "auto", "auto is text on a terminal, else json"),
     setting(

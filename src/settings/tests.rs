@@ -37,6 +37,8 @@ fn passwords_of_targets_are_not_shown() {
         let found = Found { flags: flag("notify", given), ..Found::default() };
         assert_eq!(one(&found, "notify").0, shown);
     }
+    let found = Found { flags: flag("otlp_endpoint", "https://me:secret@h:4318"), ..Found::default() };
+    assert_eq!(one(&found, "otlp_endpoint").0, "https://me:***@h:4318");
 }
 
 #[test]
@@ -62,6 +64,18 @@ fn unknown_keys_name_their_line_and_the_nearest_setting() {
     assert!(error.starts_with("line 2: "), "{error}");
     let error = file::read("data = { a = 1 }").unwrap_err();
     assert_eq!(error, "line 1: data takes a text, a number, true, false or a list of texts");
+}
+
+#[test]
+fn a_ratio_is_a_number_between_0_and_1() {
+    let file = |text: &str| Found { file: Some(("m.toml".to_owned(), text.to_owned())), ..Found::default() };
+    for (text, value) in [("0.25", "0.25"), ("1", "1"), ("\"0\"", "0"), ("1e-3", "1e-3")] {
+        assert_eq!(one(&file(&format!("otlp_sample_ratio = {text}\n")), "otlp_sample_ratio").0, value);
+    }
+    for text in ["1.5", "-0.1", "nan", "\"x\""] {
+        let error = resolve(&file(&format!("otlp_sample_ratio = {text}\n"))).unwrap_err();
+        assert!(error.contains("otlp_sample_ratio") && error.contains("from 0 to 1"), "{error}");
+    }
 }
 
 #[test]

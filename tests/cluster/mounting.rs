@@ -43,7 +43,7 @@ impl Drop for Mountings {
 /// Asks a server to mount; what it says if it does not.
 pub(crate) fn mount(world: &World, server: &str, what: &str, at: &Path, options: &str) -> Result<(), String> {
     let mut command = margay();
-    command.args(["mount", what]).arg(at).arg("--data").arg(world.data(server));
+    command.args(["mount", "--create", what]).arg(at).arg("--data").arg(world.data(server));
     if !options.is_empty() {
         command.args(["-o", options]);
     }

@@ -88,13 +88,13 @@ def ip(*words):
 
 
 class World:
-    """A database, servers, and a bucket. `network`: servers are in namespaces of their own."""
+    """A database, servers, and a bucket. `network`: servers are in namespaces of their own. `address`: of PostgreSQL, else a socket."""
 
-    def __init__(self, bucket, servers, copies, write, folder=None, options=lambda number: (), network=None):
+    def __init__(self, bucket, servers, copies, write, folder=None, options=lambda number: (), network=None, address=None):
         self.options, self.network = options, network
         self.folder = folder or tempfile.mkdtemp(prefix="cluster-")
         os.chmod(self.folder, 0o755)
-        self.postgres = Postgres(os.path.join(self.folder, "pg"), network and network.address).start()
+        self.postgres = Postgres(os.path.join(self.folder, "pg"), network.address if network else address).start()
         self.nodes, self.made = [], 0
         for _ in range(servers):
             self.add()

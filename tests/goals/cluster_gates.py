@@ -31,13 +31,13 @@ class Client:
     def __init__(self, node):
         self.node, self.connection = node, None
 
-    def ask(self, method, path, body=b""):
-        """Status and content; 0: no answer."""
+    def ask(self, method, path, body=b"", query="", more=()):
+        """Status and content; 0: no answer. `more`: headers that nobody signs."""
         try:
             if self.connection is None:
                 self.connection = http.client.HTTPConnection("127.0.0.1", self.node.server.port, timeout=ANSWER_SECONDS)
-            headers = sign.headers(method, self.node.server.host, path, "", ACCESS, SECRET)
-            self.connection.request(method, path, body, headers)
+            headers = sign.headers(method, self.node.server.host, path, query, ACCESS, SECRET) | dict(more)
+            self.connection.request(method, path + ("?" + query if query else ""), body, headers)
             answer = self.connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException):
@@ -181,7 +181,7 @@ def takeover(world, arguments):
     took, points = [], [os.path.join(world.folder, f"t{number}") for number in range(2)]
     for point in points:
         os.makedirs(point, exist_ok=True)
-    assert order("mount", BUCKET, points[0], node=world.nodes[0]).returncode == 0
+    assert order("mount", BUCKET, points[0], "--create", node=world.nodes[0]).returncode == 0
     for number in range(arguments.takeovers):
         old, new = number % 2, (number + 1) % 2
         with open(os.path.join(points[old], "of"), "w") as file:
@@ -207,7 +207,7 @@ def order(*words, node):
 
 def is_written(node, point, number):
     """Mounts, unless it is mounted already, and writes a file durably."""
-    if not os.path.ismount(point) and order("mount", BUCKET, point, node=node).returncode != 0:
+    if not os.path.ismount(point) and order("mount", BUCKET, point, "--create", node=node).returncode != 0:
         return False
     try:
         with open(os.path.join(point, f"new{number}"), "w") as file:
@@ -274,4 +274,5 @@ def main():
     finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -74,7 +74,7 @@ def main():
         above = pathlib.Path(server.data).parent
         mount = above / "mnt"
         mount.mkdir()
-        if server.command("mount", "goals", str(mount), "--data", server.data).wait():
+        if server.command("mount", "goals", str(mount), "--create", "--data", server.data).wait():
             raise SystemExit("cannot mount")
         try:
             for _ in range(ROUNDS):

@@ -97,7 +97,7 @@ def synced(place):
 @contextlib.contextmanager
 def mounted(server, bucket, place, *options):
     os.mkdir(place)
-    if server.command("mount", bucket, place, "--data", server.data, *options).wait():
+    if server.command("mount", bucket, place, "--create", "--data", server.data, *options).wait():
         raise SystemExit(f"cannot mount {bucket}")
     try:
         yield place

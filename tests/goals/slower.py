@@ -43,7 +43,8 @@ LOADS = [
     ("get 1 MiB", ["--mix", "get=100", "--size", "1m", "--keys", "64", "--connections", "8"]),
 ]
 LOAD_SECONDS = "2"
-BARE = pathlib.Path(BINARY).parent / "examples" / "bare_server"
+# Not beside the program: that may be the one of `make dist`.
+BARE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "bare_server"
 LESS_IS_BETTER = ("s", "ms")
 
 

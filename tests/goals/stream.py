@@ -49,7 +49,7 @@ def main():
         places = {"below": os.path.join(above, "below"), "mount": os.path.join(above, "mnt")}
         for folder in places.values():
             os.mkdir(folder)
-        mounting = server.command("mount", "goals", places["mount"], "--data", server.data)
+        mounting = server.command("mount", "goals", places["mount"], "--create", "--data", server.data)
         if mounting.wait():
             raise SystemExit("cannot mount")
         try:

@@ -119,6 +119,10 @@ class Goofys(Program):
 class RcloneMount(Program):
     name, package = "rclone", "the package rclone"
 
+    def missing(self):
+        helper = shutil.which("fusermount") or shutil.which("fusermount3")
+        return super().missing() or (None if helper else "no fusermount: the package fuse3")
+
     def settings(self):
         keys = self.world.keys
         words = ["--s3-provider", "Other", "--s3-access-key-id", keys[0], "--s3-secret-access-key", keys[1], "--s3-endpoint", self.world.endpoint]
@@ -143,6 +147,9 @@ class RcloneMount(Program):
 
 class RcloneCopy(RcloneMount):
     """`rclone copy --metadata`, from and to a directory of this machine."""
+
+    def missing(self):
+        return Program.missing(self)
 
     @contextlib.contextmanager
     def writes(self, bucket):

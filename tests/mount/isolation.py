@@ -138,7 +138,7 @@ class World:
         return output.stdout
 
     def mount(self, what, name, *options):
-        self.ask("mount", what, self.at(name), *options)
+        self.ask("mount", what, self.at(name), "--create", *options)
         return self.at(name)
 
     def unmount(self, name):

@@ -118,10 +118,18 @@ def every_way(folder, what):
 # As above, but for what a writer must see.
 WAYS_OF_ROOT = {
     "write": lambda path: os.close(written(path, b"x")),
-    "fallocate": lambda path: os.posix_fallocate(os.open(path, os.O_RDWR), 0, 8 << 20),
-    "short copy_file_range": lambda path: os.copy_file_range(
-        os.open(path + ".source", os.O_RDONLY), os.open(path, os.O_RDWR), 100),
+    "fallocate": lambda path: opened_by_root(path, lambda file: os.posix_fallocate(file, 0, 8 << 20)),
+    "short copy_file_range": lambda path: opened_by_root(
+        path + ".source", lambda source: opened_by_root(path, lambda file: os.copy_file_range(source, file, 100))),
 }
+
+
+def opened_by_root(path, action):
+    file = os.open(path, os.O_RDWR)
+    try:
+        action(file)
+    finally:
+        os.close(file)
 
 
 def written(path, content):

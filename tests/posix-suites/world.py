@@ -28,7 +28,7 @@ HELPER = """#!/bin/sh
 source=${1#margay:} place=$2
 shift 2
 case $* in *nosuid*) set -- "$@" -o dev ;; *nodev*) set -- "$@" -o suid ;; *) set -- "$@" -o suid,dev ;; esac
-exec /sbin/mount.margay "$source" "$place" "$@" -o data=/mnt/disk/data,allow_other
+exec /sbin/mount.margay "$source" "$place" "$@" -o data=/mnt/disk/data,allow_other,create
 """
 
 

@@ -18,6 +18,17 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long an answer of the control socket may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Nothing that is waited for takes longer, on any machine that tests run on.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(120);
+
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TIME_MAX, "it does not become so: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 pub(crate) fn margay() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {

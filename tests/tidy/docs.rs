@@ -51,6 +51,69 @@ fn canary_a_dead_link_is_found() {
     assert_eq!(found, ["docs/x.md: the link to gone.md leads nowhere"]);
 }
 
+/// Pages of docs/ that the site does not show.
+fn not_in_site(pages: &[String], summary: &str) -> Vec<String> {
+    let has = |page: &&String| summary.contains(&format!("]({page})"));
+    pages.iter().filter(|page| !has(page)).map(|page| format!("docs/SUMMARY.md lacks {page}")).collect()
+}
+
+#[test]
+fn the_site_has_every_page() {
+    let documents = documents();
+    let pages = documents.iter().filter_map(|(path, _)| path.strip_prefix("docs/"));
+    let pages: Vec<String> = pages.filter(|page| *page != "SUMMARY.md").map(str::to_owned).collect();
+    let summary = &documents.iter().find(|(path, _)| path == "docs/SUMMARY.md").unwrap().1;
+    expect_none(&not_in_site(&pages, summary));
+}
+
+#[test]
+fn canary_a_page_that_the_site_lacks_is_found() {
+    let pages = ["a.md".to_owned(), "how-to/b.md".to_owned()];
+    assert_eq!(not_in_site(&pages, "- [A](a.md)"), ["docs/SUMMARY.md lacks how-to/b.md"]);
+}
+
+/// Documents with a systemd unit of their own, which would differ from that of packaging/ sooner or later.
+fn own_units(files: &[(String, String)]) -> Vec<String> {
+    let has = |text: &str| text.lines().any(|line| line.trim().starts_with("ExecStart="));
+    files.iter().filter(|(_, text)| has(text)).map(|(path, _)| format!("{path} has a unit of its own")).collect()
+}
+
+#[test]
+fn there_is_one_unit_and_it_is_installed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    expect_none(&own_units(&documents()));
+    let makefile = fs::read_to_string(root.join("Makefile")).unwrap();
+    assert!(makefile.contains("packaging/margay.service >$(DESTDIR)"), "`make install` leaves the unit out");
+}
+
+#[test]
+fn canary_a_unit_in_a_document_is_found() {
+    let text = "```ini\n[Unit]\n[Service]\nExecStart=margay serve\n```".to_owned();
+    assert_eq!(own_units(&[("docs/x.md".to_owned(), text)]), ["docs/x.md has a unit of its own"]);
+}
+
+/// Words of the glossary that stand in it twice or at the wrong place.
+fn wrong_words(glossary: &str) -> Vec<String> {
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).skip(2);
+    let plain = |word: &str| word.to_lowercase().replace('\'', "");
+    let words: Vec<&str> = rows.collect();
+    let wrong = words.windows(2).filter(|pair| plain(pair[0]) >= plain(pair[1]));
+    wrong.map(|pair| format!("GLOSSARY.md: {:?} stands behind {:?}", pair[1], pair[0])).collect()
+}
+
+#[test]
+fn the_glossary_has_each_word_once_and_in_order() {
+    let glossary = documents().into_iter().find(|(path, _)| path == "GLOSSARY.md").unwrap().1;
+    assert!(glossary.lines().filter(|line| line.starts_with("| ")).count() > 100);
+    expect_none(&wrong_words(&glossary));
+}
+
+#[test]
+fn canary_a_word_twice_is_found() {
+    let text = "| word | x |\n| --- | --- |\n| cursor | a |\n| current | b |\n| cursor | c |\n";
+    assert_eq!(wrong_words(text), ["GLOSSARY.md: \"current\" stands behind \"cursor\""]);
+}
+
 /// The row of docs/limits.md for a setting.
 fn row(setting: &Setting) -> String {
     let unit = match setting.kind {

@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ),
     ("margay-metrics", &[], &[]),
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
+    ("margay-console", &["margay-env", "margay-iam", "margay-listener", "margay-s3"], &[]),
     (
         "margay-cluster",
         &["margay-client", "margay-env", "margay-listener", "margay-meta", "margay-segment", "margay-volume"],
@@ -79,6 +80,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "margay-bench",
             "margay-client",
             "margay-accounts",
+            "margay-console",
             "margay-jobs",
             "margay-listener",
             "margay-metrics",

@@ -1,29 +1,23 @@
 //! `margay client`: list, put, get and remove objects and buckets without any other tool.
 //!
 //! Why:        the first thing after `margay serve` must work on a machine that has neither curl nor an S3 client.
-//! Invariants: names are printed exactly, one per line; an object goes to a file whole or not at all.
+//! Invariants: names are printed one per line, exactly unless they contain control characters (--json has all exactly); an object
+//!             goes to a file whole or not at all, and touches no other file.
 //! Not here:   everything a full client does (multipart, sync, retries).
 
-use std::io::Write as _;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::task::{Context, Poll};
+mod get;
+mod put;
 
-use bytes::{Bytes, BytesMut};
-use margay_env::{Env, File, OpenMode};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use margay_env::{Env, output};
 
 use crate::error::BenchError;
 use crate::target::{FoundKeys, TargetArgs};
-use margay_client::PayloadHash;
 use margay_client::client::{Client, DELETE_KEYS_MAX, ListQuery};
 use margay_client::connection::Connection;
-use margay_client::payload::{Chunks, Payload};
-
-/// Bytes read from a file at a time.
-const CHUNK_BYTES: usize = 256 << 10;
-/// The most bytes that `put -` reads from standard input, since their number must be known before they are sent.
-const STDIN_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -61,7 +55,7 @@ pub enum ClientCommand {
         #[arg(long, value_name = "TYPE")]
         content_type: Option<String>,
     },
-    /// Fetch an object into a file
+    /// Fetch an object into a file, which has all of it or stays as it was
     Get {
         url: ObjectUrl,
         /// File to write, replaced when it exists; `-` for standard output [default: the last part of the key]
@@ -109,9 +103,9 @@ pub fn run(args: &ClientArgs, find: impl FnOnce() -> Result<FoundKeys, String>) 
             ClientCommand::Ls { url: None, json, .. } => list_buckets(&mut client, *json).await,
             ClientCommand::Ls { url: Some(url), recursive, json } => list(&mut client, url, *recursive, *json).await,
             ClientCommand::Put { file, url, content_type } => {
-                put(&mut client, &env, file, url, content_type.as_deref()).await
+                put::run(&mut client, &env, file, url, content_type.as_deref()).await
             }
-            ClientCommand::Get { url, file } => get(&mut client, &env, url, file.as_deref()).await,
+            ClientCommand::Get { url, file } => get::run(&mut client, &env, url, file.as_deref()).await,
             ClientCommand::Rm { url, recursive: false } => Ok(client.delete(&url.bucket, keyed(url)?).await?),
             ClientCommand::Rm { url, recursive: true } => remove_all(&mut client, url).await,
             ClientCommand::Mb { url } => Ok(client.make_bucket(unkeyed(url)?).await?),
@@ -136,12 +130,18 @@ fn unkeyed(url: &ObjectUrl) -> Result<&str, BenchError> {
 
 /// Writes a line to standard output; a reader that went away ends the program quietly.
 fn say(line: &str) -> Result<(), BenchError> {
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(stdout_failed)
+    output::exactly(format!("{line}\n").as_bytes()).map_err(stdout_failed)
 }
 
 fn stdout_failed(source: io::Error) -> BenchError {
-    BenchError::File { path: "standard output".to_owned(), source }
+    match source.kind() {
+        io::ErrorKind::BrokenPipe => BenchError::ReaderGone,
+        _ => BenchError::File { path: "standard output".to_owned(), source },
+    }
+}
+
+fn json_line(value: &serde_json::Value) -> String {
+    output::safe_json(&value.to_string()).into_owned()
 }
 
 async fn list_buckets(client: &mut Client, json: bool) -> Result<(), BenchError> {
@@ -169,19 +169,21 @@ async fn list(client: &mut Client, url: &ObjectUrl, recursive: bool, json: bool)
         let mut lines: Vec<(&str, String)> = Vec::with_capacity(page.entries.len() + page.prefixes.len());
         for prefix in &page.prefixes {
             let line = match json {
-                true => serde_json::json!({ "prefix": prefix }).to_string(),
-                false => format!("{:>24} {:>14}  s3://{}/{prefix}", "", "DIR", url.bucket),
+                true => json_line(&serde_json::json!({ "prefix": prefix })),
+                false => format!("{:>24} {:>14}  s3://{}/{}", "", "DIR", url.bucket, output::shown(prefix)),
             };
             lines.push((prefix, line));
         }
         for entry in &page.entries {
             let line = match json {
-                true => serde_json::json!({
+                true => json_line(&serde_json::json!({
                     "key": entry.key, "size": entry.size, "modified": entry.modified,
                     "etag": entry.etag.trim_matches('"'),
-                })
-                .to_string(),
-                false => format!("{:>24} {:>14}  s3://{}/{}", entry.modified, entry.size, url.bucket, entry.key),
+                })),
+                false => {
+                    let key = output::shown(&entry.key);
+                    format!("{:>24} {:>14}  s3://{}/{key}", entry.modified, entry.size, url.bucket)
+                }
             };
             lines.push((&entry.key, line));
         }
@@ -194,96 +196,6 @@ async fn list(client: &mut Client, url: &ObjectUrl, recursive: bool, json: bool)
             _ => return Ok(()),
         }
     }
-}
-
-/// Gives a file piece by piece; reading blocks this one-connection program and nobody else.
-struct FileChunks {
-    file: Arc<dyn File>,
-    position: u64,
-}
-
-impl Chunks for FileChunks {
-    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let mut chunk = BytesMut::zeroed(CHUNK_BYTES);
-        Poll::Ready(self.file.read_at(&mut chunk, self.position).map(|count| {
-            self.position += count as u64;
-            chunk.truncate(count);
-            (count > 0).then(|| chunk.freeze())
-        }))
-    }
-}
-
-async fn put(
-    client: &mut Client,
-    env: &Env,
-    path: &Path,
-    url: &ObjectUrl,
-    content_type: Option<&str>,
-) -> Result<(), BenchError> {
-    let failed = BenchError::file(path);
-    let stdin = path == Path::new("-");
-    let mut key = url.key.clone();
-    if key.is_empty() || key.ends_with('/') {
-        match path.file_name() {
-            Some(name) if !stdin => key.push_str(&name.to_string_lossy()),
-            _ => keyed(url).map(drop)?,
-        }
-    }
-    let body = if stdin {
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > STDIN_BYTES_MAX {
-            let most = STDIN_BYTES_MAX >> 20;
-            return Err(BenchError::Usage(format!("standard input holds more than {most} MiB; put it from a file")));
-        }
-        Payload::Whole(Bytes::from(bytes))
-    } else {
-        let file = env.disk.open(path, OpenMode::Read).map_err(&failed)?;
-        let length = file.len().map_err(&failed)?;
-        Payload::Stream(Box::new(FileChunks { file, position: 0 }), length)
-    };
-    Ok(client.put(&url.bucket, &key, body, PayloadHash::Unsigned, content_type).await?)
-}
-
-async fn get(client: &mut Client, env: &Env, url: &ObjectUrl, path: Option<&Path>) -> Result<(), BenchError> {
-    let key = keyed(url)?;
-    let path = match (path, Path::new(key).file_name()) {
-        (Some(path), _) => path.to_owned(),
-        (None, Some(name)) => PathBuf::from(name),
-        (None, None) => return Err(BenchError::Usage(format!("{key} names no file; say which one to write"))),
-    };
-    let (info, mut body) = client.get(&url.bucket, key, PayloadHash::Unsigned).await?;
-    if path == Path::new("-") {
-        let mut out = io::stdout().lock();
-        while let Some(chunk) = client.next_chunk(&mut body).await? {
-            out.write_all(&chunk).map_err(stdout_failed)?;
-        }
-        return out.flush().map_err(stdout_failed);
-    }
-    let failed = BenchError::file(&path);
-    let mut partial = path.clone().into_os_string();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let file = env.disk.open(&partial, OpenMode::OpenOrCreate).map_err(&failed)?;
-    let fetched = async {
-        file.set_len(0).map_err(&failed)?;
-        let mut position = 0;
-        while let Some(chunk) = client.next_chunk(&mut body).await? {
-            file.write_all_at(&chunk, position).map_err(&failed)?;
-            position += chunk.len() as u64;
-        }
-        if position != info.size {
-            let reason = format!("{position} bytes came of {}", info.size);
-            return Err(BenchError::Nonsense { request: format!("GET {key}"), reason });
-        }
-        env.disk.rename(&partial, &path).map_err(&failed)
-    };
-    let outcome = fetched.await;
-    if outcome.is_err() {
-        // The first error is the one to tell.
-        let _ = env.disk.remove(&partial);
-    }
-    outcome
 }
 
 async fn remove_all(client: &mut Client, url: &ObjectUrl) -> Result<(), BenchError> {

@@ -26,6 +26,9 @@ pub enum BenchError {
     Rival(String),
     #[error("stopped before the end")]
     Interrupted,
+    /// Who read the output had enough, as `head` has.
+    #[error("the output is not read any more")]
+    ReaderGone,
     #[error("missed: {0}")]
     Missed(String),
 }
@@ -36,13 +39,14 @@ impl BenchError {
         move |source| BenchError::File { path: path.display().to_string(), source }
     }
 
-    /// The exit code for scripts: 2 wrong usage, 3 no connection, 4 a goal of `--check` missed, 130 Ctrl-C, else 1.
+    /// The exit code for scripts: 0 nobody reads the output any more, 2 wrong usage, 3 no connection, 4 a goal of `--check` missed, 130 Ctrl-C, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             BenchError::Usage(_) | BenchError::Client(ClientError::Usage(_)) => 2,
             BenchError::Client(ClientError::Connect { .. }) => 3,
             BenchError::Missed(_) => 4,
             BenchError::Interrupted => 130,
+            BenchError::ReaderGone => 0,
             _ => 1,
         }
     }

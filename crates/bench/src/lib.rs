@@ -8,6 +8,19 @@
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
+/// As std's, but what cannot be written panics nowhere, and a terminal gets no control characters (`margay_env::output`).
+macro_rules! println {
+    () => { margay_env::output::out(format_args!("\n")) };
+    ($($words:tt)*) => { margay_env::output::out(format_args!("{}\n", format_args!($($words)*))) };
+}
+macro_rules! print {
+    ($($words:tt)*) => { margay_env::output::out(format_args!($($words)*)) };
+}
+macro_rules! eprintln {
+    () => { margay_env::output::error(format_args!("\n")) };
+    ($($words:tt)*) => { margay_env::output::error(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 pub mod all;
 pub mod auth;
 mod bars;

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::BenchError;
 
@@ -22,23 +22,11 @@ impl Stop {
     pub fn listen(left_behind: String) -> Stop {
         let stop = Stop::default();
         let flag = Arc::clone(&stop.0);
-        let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
-            // Without handlers the signals keep their usual effect.
-            return stop;
-        };
-        let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
-        let mut hung_up = async move || match &mut hangup {
-            Some(hangup) => hangup.recv().await,
-            None => std::future::pending().await,
-        };
+        // Without handlers the signals keep their usual effect.
+        let Some(mut signals) = Signals::hear() else { return stop };
         tokio::spawn(async move {
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hung_up() => {}
-                }
+                signals.next().await;
                 let again = flag.swap(true, Ordering::Relaxed);
                 // A terminal that is gone takes no words, and does not change what is to be done.
                 let _ = match again {
@@ -84,6 +72,46 @@ impl Stop {
     /// Err when it is time to stop.
     pub fn check(&self) -> Result<(), BenchError> {
         if self.is_set() { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Waits for a signal that asks to stop. Needs a tokio runtime; without handlers the signals keep their usual effect.
+pub(crate) async fn asked() {
+    match Signals::hear() {
+        Some(mut signals) => signals.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The signals that ask to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Of the terminal, unless this process outlives it.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Takes the signals; needs a tokio runtime.
+    fn hear() -> Option<Signals> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt()).ok()?, signal(SignalKind::terminate()).ok()?);
+        let hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+        Some(Signals { interrupt, terminate, hangup })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hung_up => {}
+        }
     }
 }
 

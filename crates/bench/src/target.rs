@@ -18,7 +18,7 @@ use crate::error::BenchError;
 pub const ENDPOINT_DEFAULT: &str = "http://127.0.0.1:9000";
 
 const NO_KEYS: &str = "no keys: set MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY (or AWS_ACCESS_KEY_ID and \
-    AWS_SECRET_ACCESS_KEY), or give --access-key and --secret-key";
+    AWS_SECRET_ACCESS_KEY)";
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TargetArgs {
@@ -64,10 +64,7 @@ impl TargetArgs {
 
     /// As [`TargetArgs::resolve`], of keys that may end; `find` is asked when neither options nor environment have any, and the
     /// error of its keys says where was looked.
-    pub(crate) fn resolve_or(
-        &self,
-        find: impl FnOnce() -> Result<FoundKeys, String>,
-    ) -> Result<Arc<Target>, BenchError> {
+    pub fn resolve_or(&self, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<Arc<Target>, BenchError> {
         let Some(pair) = self.given()? else {
             let missing = |error: String| BenchError::Usage(format!("{NO_KEYS}; {error}"));
             let found = find().map_err(missing)?;

@@ -3,6 +3,7 @@
 //! Why:      a benchmark must time exactly what it requested; and a fresh machine needs some client.
 //! Not here: where keys come from (`credentials`), retries (`retry`), multipart uploads (`upstream`).
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -121,6 +122,9 @@ impl Ask {
     }
 }
 
+/// The response of a request, whatever its status.
+type Exchange<'a> = Pin<Box<dyn Future<Output = Result<Response<Incoming>, ClientError>> + Send + 'a>>;
+
 struct Call<'a> {
     method: Method,
     bucket: &'a str,
@@ -198,18 +202,36 @@ impl Client {
     }
 
     async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, ClientError> {
-        let path = match self.connection.target().addressing {
+        let (method, path) = (call.method.clone(), self.path(&call));
+        let response = self.exchange(call, &path).await?;
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(refused(format!("{method} {path}"), response).await)
+        }
+    }
+
+    fn path(&self, call: &Call<'_>) -> String {
+        match self.connection.target().addressing {
             Addressing::Path => call.path(),
             // The host names the bucket.
             Addressing::Virtual => encoded_path(call.key),
-        };
+        }
+    }
+
+    /// Sends a request; the response has any status. Boxed, so that its code is made once and not by each crate that sends
+    /// (docs/design/0044).
+    fn exchange<'a>(&'a mut self, call: Call<'a>, path: &'a str) -> Exchange<'a> {
+        Box::pin(self.exchange_now(call, path))
+    }
+
+    async fn exchange_now(&mut self, call: Call<'_>, path: &str) -> Result<Response<Incoming>, ClientError> {
         let mut uri = String::with_capacity(path.len() + 1 + call.query.len());
-        uri.push_str(&path);
+        uri.push_str(path);
         if !call.query.is_empty() {
             uri.push('?');
             uri.push_str(&call.query);
         }
-        let name = || format!("{} {path}", call.method);
         let mut request = Request::new(call.body);
         *request.method_mut() = call.method.clone();
         *request.uri_mut() =
@@ -224,8 +246,18 @@ impl Client {
         }
         request.headers_mut().extend(call.headers);
         self.sign(&mut request, call.hash).await?;
-        let response = self.connection.send(request).await?;
-        if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
+        self.connection.send(request).await
+    }
+
+    /// Sends a request with its body in memory, which the signature covers; the response has any status, and its body is not read.
+    pub async fn send(&mut self, ask: &Ask) -> Result<Response<Incoming>, ClientError> {
+        let mut call = Call::new(ask.method.clone(), &ask.bucket, &ask.key);
+        call.query.clone_from(&ask.query);
+        call.headers.clone_from(&ask.headers);
+        call.hash = PayloadHash::of(&ask.body);
+        call.body = Payload::Whole(ask.body.clone());
+        let path = self.path(&call);
+        self.exchange(call, &path).await
     }
 
     /// Sends a request with its body in memory and reads the whole response.

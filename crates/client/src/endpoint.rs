@@ -1,11 +1,11 @@
 //! An HTTP endpoint named by a setting, and connections to it.
 //!
-//! Why:        delivery of events and fetching of an identity provider's keys share this code.
+//! Why:        delivery of events and of spans, fetching of an identity provider's keys and `margay health` share this code.
 //! Invariants: E1 https requires a certificate signed by the configured authorities.
 //!             E2 a password is never shown.
 //! Not here:   the requests and their timeouts (`notify`, `provider_keys`).
 
-use std::sync::Arc;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -15,12 +15,11 @@ use http::{Method, Request, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+
+use crate::error::ClientError;
+use crate::tls::Connector;
 
 /// An endpoint from the settings.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ pub struct Endpoint {
     port: u16,
     path: String,
     authorization: Option<HeaderValue>,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Connector>,
     secure: bool,
 }
 
@@ -75,18 +74,13 @@ impl Endpoint {
 
     /// Trusts certificates signed by these authorities (PEM).
     pub fn trust(&mut self, authorities: &[u8]) -> Result<(), String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in rustls::pki_types::CertificateDer::pem_slice_iter(authorities) {
-            // A bundle may contain an authority that this library does not support; the others still count.
-            let _ = roots.add(certificate.map_err(|error| error.to_string())?);
-        }
-        if roots.is_empty() {
-            return Err("no usable certificate inside".to_owned());
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = builder.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
-        self.tls = Some(Arc::new(config));
+        self.tls = Some(Connector::of_pem(&self.host, authorities).map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// Trusts certificates signed by the authorities of a PEM file, or by the operating system's.
+    pub fn trust_authorities(&mut self, ca: Option<&Path>) -> Result<(), ClientError> {
+        self.tls = Some(Connector::new(&self.host, ca)?);
         Ok(())
     }
 
@@ -122,9 +116,8 @@ impl Endpoint {
         if !self.secure {
             return shake_hands(stream).await;
         }
-        let config = self.tls.clone().ok_or("https needs a list of authorities")?;
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-        let secured = TlsConnector::from(config).connect(name, stream).await.map_err(|error| error.to_string())?;
+        let connector = self.tls.as_ref().ok_or("https needs a list of authorities")?;
+        let secured = connector.connect(stream).await.map_err(|error| error.to_string())?;
         shake_hands(secured).await
     }
 }

@@ -42,22 +42,33 @@ impl Connector {
                 .and_then(Iterator::collect)
                 .map_err(|error| unreadable(error.to_string()))?,
         };
+        Connector::of(host, certificates).map_err(unreadable)
+    }
+
+    /// As `new`, with the authorities of PEM text.
+    pub(crate) fn of_pem(host: &str, authorities: &[u8]) -> Result<Connector, ClientError> {
+        let certificates = CertificateDer::pem_slice_iter(authorities).collect::<Result<Vec<_>, _>>();
+        let connector = certificates.map_err(|error| error.to_string());
+        connector.and_then(|certificates| Connector::of(host, certificates)).map_err(ClientError::Usage)
+    }
+
+    fn of(host: &str, certificates: Vec<CertificateDer<'static>>) -> Result<Connector, String> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             // A bundle may contain an authority that this library does not support; the others still count.
             let _ = roots.add(certificate);
         }
         if roots.is_empty() {
-            return Err(unreadable("no usable certificate inside".to_owned()));
+            return Err("no usable certificate inside".to_owned());
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| unreadable(error.to_string()))?
+            .map_err(|error| error.to_string())?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| ClientError::Usage(format!("{host} is no name that a certificate can prove")))?;
+            .map_err(|_| format!("{host} is no name that a certificate can prove"))?;
         Ok(Connector { config: Arc::new(config), name })
     }
 

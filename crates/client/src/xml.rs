@@ -4,6 +4,7 @@
 //! Invariants: X1 any bytes give a value or an error, never a panic.
 //! Not here:   walking a document, documents of the server (margay-s3).
 
+use margay_s3::percent::{self, Undecodable};
 use margay_s3::xml::read::{Malformed, walk};
 use quick_xml::escape::escape;
 
@@ -201,22 +202,10 @@ fn delete_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) ->
 
 /// Undoes percent-encoding; `+` is a space, as listings with `encoding-type=url` write it.
 fn percent_decode(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes().iter();
-    while let Some(&byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let mut digit = || rest.next().and_then(|&digit| (digit as char).to_digit(16));
-                match (digit(), digit()) {
-                    (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-                    _ => return Err(format!("broken percent-encoding in {text:?}")),
-                }
-            }
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8 when decoded"))
+    percent::decode(text, true).map_err(|why| match why {
+        Undecodable::Escape => format!("broken percent-encoding in {text:?}"),
+        Undecodable::Utf8 => format!("{text:?} is not UTF-8 when decoded"),
+    })
 }
 
 #[cfg(test)]

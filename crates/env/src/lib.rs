@@ -13,6 +13,8 @@ mod clock;
 mod disk;
 pub mod fault;
 pub mod files;
+pub mod output;
+pub mod proc;
 mod random;
 pub mod real;
 pub mod sim;

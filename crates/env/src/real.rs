@@ -137,8 +137,9 @@ impl File for RealFile {
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut slices = [io::IoSliceMut::new(buffer)];
         match rustix::io::preadv2(&self.0, &mut slices, offset, ReadWriteFlags::NOWAIT) {
-            // A file system without non-blocking reads falls back to a plain read.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.0.read_at(buffer, offset),
+            // A file system without non-blocking reads falls back to a plain read, and so does what has no such call at all:
+            // a sandbox or an emulator of another processor.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.0.read_at(buffer, offset),
             Err(errno) => Err(errno.into()),
             Ok(count) => Ok(count),
         }

@@ -13,6 +13,7 @@ pub mod connections;
 mod door;
 pub mod errno;
 mod handles;
+pub mod holders;
 pub mod metrics;
 pub mod mount_point;
 mod mounted;

@@ -15,6 +15,7 @@ use margay_env::{Env, OpenMode};
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::thread::CapabilitySet;
 
 /// One line of /proc/self/mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +102,22 @@ pub fn unmount(path: &Path, lazily: bool) -> io::Result<()> {
 }
 
 fn unmount_by_helper(path: &Path, lazily: bool) -> io::Result<()> {
-    let helper =
-        helper().ok_or_else(|| io::Error::other("fusermount3 is missing, and only root unmounts without it"))?;
+    let helper = helper().ok_or_else(|| {
+        io::Error::other("fusermount3 is missing, and only root, or who has CAP_SYS_ADMIN, unmounts without it")
+    })?;
     let output = Command::new(helper).arg(if lazily { "-uz" } else { "-u" }).arg("--").arg(path).output()?;
     if output.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(if text.contains("busy") { Errno::BUSY.into() } else { io::Error::other(text) })
+}
+
+/// Whether this process may mount by itself. Not whether it is root: a service has the capability without being root, and the
+/// root of a container is without it.
+pub fn may_mount() -> bool {
+    let sets = rustix::thread::capabilities(None);
+    sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 /// The program that mounts for users who are not root (`fusermount3`).

@@ -75,7 +75,7 @@ impl Default for SessionOptions {
         SessionOptions {
             source: "margay".to_owned(),
             read_only: false,
-            allow_other: rustix::process::geteuid().is_root(),
+            allow_other: mount_point::may_mount(),
             writeback: false,
             suid: false,
             dev: false,
@@ -92,11 +92,16 @@ impl Default for SessionOptions {
 /// Why a mount failed; each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    #[error("there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device")]
+    #[error(
+        "there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device and the right (--device /dev/fuse --cap-add SYS_ADMIN)"
+    )]
     NoDevice,
     #[error("/dev/fuse cannot be opened: {0}; run as root, or let this user open it")]
     DeviceRefused(io::Error),
-    #[error("fusermount3 is missing: install the package fuse3, or run as root")]
+    #[error(
+        "this process may not mount: run it as root or with CAP_SYS_ADMIN (a container: --device /dev/fuse --cap-add SYS_ADMIN), \
+         or install fusermount3 (package fuse3)"
+    )]
     NoHelper,
     #[error("{0} cannot be mounted on: {1}")]
     BadPlace(PathBuf, io::Error),
@@ -109,7 +114,7 @@ fn hint(error: &io::Error) -> &'static str {
     if text.contains("user_allow_other") {
         "; add user_allow_other to /etc/fuse.conf or leave allow_other out"
     } else if error.kind() == io::ErrorKind::PermissionDenied || text.contains("not permitted") {
-        "; run as root, or with CAP_SYS_ADMIN"
+        "; run as root or with CAP_SYS_ADMIN, and in a container where AppArmor is in force with --security-opt apparmor=unconfined"
     } else {
         ""
     }
@@ -230,7 +235,7 @@ fn check_place(path: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Any user but root needs the helper; everybody needs the device.
+/// Without the right to mount the helper is needed, and the device always.
 fn check_device() -> Result<(), MountError> {
     use rustix::fs::{Mode, OFlags};
     match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
@@ -240,7 +245,7 @@ fn check_device() -> Result<(), MountError> {
         }
         Err(error) => return Err(MountError::DeviceRefused(error.into())),
     }
-    if !rustix::process::geteuid().is_root() && mount_point::helper().is_none() {
+    if !mount_point::may_mount() && mount_point::helper().is_none() {
         return Err(MountError::NoHelper);
     }
     Ok(())

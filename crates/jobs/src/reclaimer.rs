@@ -1,7 +1,7 @@
 //! Reclaim in the background, and the daily check of all rows.
 //!
 //! Invariants: N1 the background pass moves at most the configured bytes per second, and pauses while nothing is
-//!                committed.
+//!                committed and all copies are where the rows say.
 //!             N2 the check of all rows runs once per interval; its findings go to the log, `status` and metrics.
 //! Not here:   how reclaim works (margay-volume), reclaim that an operator requests (the binary's works).
 
@@ -160,7 +160,8 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &ReclaimLimit
             check_at = env.clock.monotonic() + limits.check_every;
         }
         let settled = settled_at
-            .is_some_and(|(cursor, refused)| volume.engine().unchanged_since(cursor) && volume.refused() == refused);
+            .is_some_and(|(cursor, refused)| volume.engine().unchanged_since(cursor) && volume.refused() == refused)
+            && !volume.has_stale_rows();
         if settled && volume.store().quarantined().is_empty() {
             continue;
         }

@@ -28,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::TlsError;
+use crate::validity::not_after;
 
 /// How often the two files are checked for changes.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -161,6 +162,12 @@ impl Tls {
             failed(peer, error);
         }
         accepted
+    }
+
+    /// When the certificate in use ends, in seconds since 1970; `None` without one, or if that cannot be read.
+    pub fn ends_at(&self) -> Option<i64> {
+        let current = self.files.as_ref()?.current.load();
+        not_after(current.cert.first()?)
     }
 
     /// Reads the files again; blocks on the disk. Files that were invalid before and did not change are `Unchanged`.

@@ -84,6 +84,16 @@ impl Traffic {
         self.unread_closed.load(Ordering::Relaxed)
     }
 
+    /// Bytes received from clients so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes sent to clients so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
     /// Requests that are running now.
     pub fn running(&self) -> u64 {
         self.running.load(Ordering::Relaxed)

@@ -8,4 +8,4 @@ mod exposition;
 mod requests;
 
 pub use exposition::{Exposition, Kind};
-pub use requests::{BUCKETS_US, Requests};
+pub use requests::{BUCKETS_US, OperationCounts, Requests};

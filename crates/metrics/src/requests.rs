@@ -28,6 +28,18 @@ struct Series {
     buckets: [AtomicU64; BUCKETS_US.len()],
 }
 
+/// What one operation has counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperationCounts {
+    pub count: u64,
+    /// Answered with a status of 400 to 499, and of 500 and more.
+    pub refused: u64,
+    pub failed: u64,
+    pub total_us: u64,
+    /// Requests up to each of [`BUCKETS_US`], and not to the one before.
+    pub buckets: [u64; BUCKETS_US.len()],
+}
+
 /// All requests, by operation and status.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -50,6 +62,23 @@ impl Requests {
     /// Requests answered so far.
     pub fn answered(&self) -> u64 {
         self.series.read().values().map(|series| series.count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// What each operation has counted so far.
+    pub fn by_operation(&self) -> BTreeMap<&'static str, OperationCounts> {
+        let mut counts: BTreeMap<&'static str, OperationCounts> = BTreeMap::new();
+        for ((operation, status), series) in self.series.read().iter() {
+            let own = counts.entry(operation).or_default();
+            let count = series.count.load(Ordering::Relaxed);
+            own.count += count;
+            own.refused += if (400..500).contains(status) { count } else { 0 };
+            own.failed += if *status >= 500 { count } else { 0 };
+            own.total_us += series.total_us.load(Ordering::Relaxed);
+            for (sum, bucket) in own.buckets.iter_mut().zip(&series.buckets) {
+                *sum += bucket.load(Ordering::Relaxed);
+            }
+        }
+        counts
     }
 
     pub fn write(&self, out: &mut Exposition) {
@@ -108,5 +137,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
+        requests.record("GetObject", 503, Duration::from_millis(1));
+        let counts = requests.by_operation()["GetObject"];
+        assert_eq!((counts.count, counts.refused, counts.failed, counts.total_us), (4, 1, 1, 70_005_000));
+        assert_eq!(counts.buckets.iter().sum::<u64>(), 3, "one took longer than the last bound");
     }
 }

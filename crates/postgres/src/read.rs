@@ -1,6 +1,10 @@
 //! Reads: all questions of one in one statement, so of one moment.
 //!
-//! Not here:   the limits of a read, which the function keeps (`read_v1`).
+//! Invariants: R1 both statements keep the same limits and give the same answers (`tests/contract.rs` asks each of them).
+//!             R2 each finds its rows by the index, also with a plan that was made when the table was empty.
+//! Layout:     `plain` answers all but ranges with counters, which the function `read_v1` answers.
+
+mod plain;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +21,7 @@ use crate::batch::counted;
 use crate::connection::{Connection, Server, nonsense, unavailable};
 use crate::trust::Trust;
 
-/// Behind the answers, the number that the next transaction of that moment would get.
+/// Behind the answers of each, the number that the next transaction of that moment would get.
 const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7) \
                     union all select 0, null, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, null";
 
@@ -25,15 +29,26 @@ const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4,
 #[derive(Debug)]
 pub(crate) struct Reading {
     connection: Connection,
-    statement: Statement,
+    plain: Statement,
+    anything: Statement,
+    /// Others, prepared when they are first asked.
+    others: parking_lot::Mutex<Vec<(&'static str, Statement)>>,
     trust: Arc<Trust>,
 }
 
 impl Reading {
     pub(crate) async fn open(server: &Server) -> Result<Reading, EngineError> {
         let connection = server.connect().await?;
-        let statement = connection.client.prepare(READ).await.map_err(|error| unavailable(&error))?;
-        Ok(Reading { connection, statement, trust: Arc::clone(&server.trust) })
+        let client = &connection.client;
+        let prepared = tokio::try_join!(client.prepare(plain::READ_PLAIN), client.prepare(READ));
+        let (plain, anything) = prepared.map_err(|error| unavailable(&error))?;
+        Ok(Reading {
+            connection,
+            plain,
+            anything,
+            others: parking_lot::Mutex::default(),
+            trust: Arc::clone(&server.trust),
+        })
     }
 
     pub(crate) async fn run(&self, statement: &str) -> Result<(), EngineError> {
@@ -42,10 +57,20 @@ impl Reading {
 
     pub(crate) async fn query(
         &self,
-        statement: &str,
+        statement: &'static str,
         arguments: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Column>, EngineError> {
-        let told = self.connection.client.query(statement, arguments).await.map_err(|error| unavailable(&error))?;
+        let client = &self.connection.client;
+        let known = self.others.lock().iter().find(|(text, _)| *text == statement).map(|(_, known)| known.clone());
+        let prepared = match known {
+            Some(known) => known,
+            None => {
+                let prepared = client.prepare(statement).await.map_err(|error| unavailable(&error))?;
+                self.others.lock().push((statement, prepared.clone()));
+                prepared
+            }
+        };
+        let told = client.query(&prepared, arguments).await.map_err(|error| unavailable(&error))?;
         self.trust.check_read(self.connection.losses)?;
         Ok(told)
     }
@@ -62,6 +87,15 @@ impl Reading {
         limit: ReadLimit,
         observed: Cursor,
     ) -> Result<(Answers, Cursor), EngineError> {
+        let (answers, next) = match plain::read((&self.connection.client, &self.plain), asks, limit).await? {
+            Some(told) => told,
+            None => answers(asks, &self.ask_anything(asks, limit).await.map_err(|error| unavailable(&error))?)?,
+        };
+        self.trust.check_read(self.connection.losses)?;
+        Ok((Answers { answers, observed, one_moment: true }, Cursor(next.saturating_sub(1))))
+    }
+
+    async fn ask_anything(&self, asks: &[Ask], limit: ReadLimit) -> Result<Vec<Column>, tokio_postgres::Error> {
         let (mut kinds, mut firsts, mut behinds, mut rows_max, mut keys_only) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for ask in asks {
@@ -79,10 +113,7 @@ impl Reading {
         }
         let (rows, bytes) = (limited(limit.rows), limited(limit.bytes));
         let arguments: [&(dyn ToSql + Sync); 7] = [&kinds, &firsts, &behinds, &rows_max, &keys_only, &rows, &bytes];
-        let told = self.connection.client.query(&self.statement, &arguments).await;
-        let told = told.map_err(|error| unavailable(&error))?;
-        self.trust.check_read(self.connection.losses)?;
-        answers(asks, &told, observed)
+        self.connection.client.query(&self.anything, &arguments).await
     }
 }
 
@@ -99,24 +130,49 @@ fn limited(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
 }
 
-fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<(Answers, Cursor), EngineError> {
-    let empty = |ask: &Ask| match ask {
+/// A row of either statement.
+struct Told<'r> {
+    /// Of the question, from 1 on; 0 with the moment.
+    number: i32,
+    /// None where there is no row: the moment, and that a range has more.
+    key: Option<&'r [u8]>,
+    /// Bits of the row's version, or the number of the next transaction.
+    version: i64,
+    value: Option<&'r [u8]>,
+}
+
+impl Told<'_> {
+    fn of(row: &Column) -> Result<Told<'_>, EngineError> {
+        let columns = || -> Result<_, tokio_postgres::Error> {
+            Ok(Told { number: row.try_get(0)?, key: row.try_get(1)?, version: row.try_get(2)?, value: row.try_get(3)? })
+        };
+        columns().map_err(|error| nonsense(&error.to_string()))
+    }
+}
+
+fn empty(ask: &Ask) -> ReadAnswer {
+    match ask {
         Ask::Get { .. } => ReadAnswer::Row(None),
         Ask::Scan { .. } => ReadAnswer::Rows(RowBatch::default()),
-    };
+    }
+}
+
+/// The value of a counter, from its column; none for another row, and for one that came without its value.
+fn counter(key: &[u8], column: &[u8]) -> Result<Option<[u8; 8]>, EngineError> {
+    let kind = RowKind::of(key);
+    if kind == RowKind::Plain || column.is_empty() {
+        return Ok(None);
+    }
+    let column = column.try_into().map_err(|_| nonsense("a counter without eight bytes"))?;
+    Ok(Some(counted(kind, column)))
+}
+
+/// The answers of the function, with the number of the next transaction.
+fn answers(asks: &[Ask], told: &[Column]) -> Result<(Vec<ReadAnswer>, u64), EngineError> {
     let mut answers: Vec<ReadAnswer> = asks.iter().map(empty).collect();
     let mut next = None;
     for row in told {
-        let column = || -> Result<_, tokio_postgres::Error> {
-            Ok((
-                row.try_get::<_, i32>(0)?,
-                row.try_get::<_, Option<&[u8]>>(1)?,
-                row.try_get::<_, i64>(2)?,
-                row.try_get(3)?,
-            ))
-        };
-        let (number, key, version, value): (i32, _, i64, Option<&[u8]>) =
-            column().map_err(|error| nonsense(&error.to_string()))?;
+        let Told { number, key, version, value: column } = Told::of(row)?;
         if number == 0 {
             next = Some(version.cast_unsigned());
             continue;
@@ -129,23 +185,15 @@ fn answers(asks: &[Ask], told: &[Column], observed: Cursor) -> Result<(Answers, 
             continue;
         };
         let version = RowVersion::from_bits(version.cast_unsigned());
-        let counter;
-        let value = match (RowKind::of(key), value.unwrap_or_default()) {
-            (RowKind::Plain, value) => value,
-            (_, []) => &[],
-            (kind, column) => {
-                let column = column.try_into().map_err(|_| nonsense("a counter without eight bytes"))?;
-                counter = counted(kind, column);
-                &counter
-            }
-        };
+        let column = column.unwrap_or_default();
+        let counted = counter(key, column)?;
+        let value = counted.as_ref().map_or(column, |bytes| bytes);
         match answer {
             ReadAnswer::Row(row) => *row = Some(Row { value: Bytes::copy_from_slice(value), version }),
             ReadAnswer::Rows(batch) => batch.push(RowRef { key, value, version }),
         }
     }
-    let next = next.ok_or_else(|| nonsense("answers without their moment"))?;
-    Ok((Answers { answers, observed, one_moment: true }, Cursor(next.saturating_sub(1))))
+    Ok((answers, next.ok_or_else(|| nonsense("answers without their moment"))?))
 }
 
 /// The connections of a process that read, in turns.

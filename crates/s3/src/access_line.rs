@@ -147,6 +147,7 @@ mod tests {
             total: Duration::from_millis(70),
             complete: true,
             subject: None,
+            span: None,
         }
     }
 

@@ -39,7 +39,35 @@ pub struct AccessSubject {
     pub(crate) secure: bool,
 }
 
+/// What a live trace and a span show of a request; the key as the client wrote it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShownSubject<'a> {
+    pub bucket: &'a str,
+    pub key: &'a str,
+    /// The access key that the request names; empty for an anonymous one.
+    pub requester: &'a str,
+    pub user_agent: &'a str,
+    pub method: &'a str,
+    /// Without the query.
+    pub path: &'a str,
+    pub host: &'a str,
+    pub is_secure: bool,
+}
+
 impl AccessSubject {
+    pub fn shown(&self) -> ShownSubject<'_> {
+        ShownSubject {
+            bucket: &self.bucket,
+            key: &self.key,
+            requester: &self.requester,
+            user_agent: &self.user_agent,
+            method: &self.method,
+            path: self.target.split('?').next().unwrap_or_default(),
+            host: &self.host,
+            is_secure: self.secure,
+        }
+    }
+
     /// From the request's head, before authentication.
     pub(crate) fn of(parts: &Parts, host: &str, target: Option<&Target>, secure: bool) -> AccessSubject {
         let header = |name: &str| text(&parts.headers, name);

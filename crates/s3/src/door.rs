@@ -14,6 +14,7 @@ mod website;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +38,7 @@ use crate::cors;
 use crate::door::looked_for::LookedFor;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
-use crate::observer::{Observer, RequestDone, Silent};
+use crate::observer::{Observer, RequestDone, Silent, SpanPlace};
 use crate::only_bucket;
 use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
@@ -167,12 +168,24 @@ impl S3Door {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let began = self.env.clock.monotonic();
-        let id = self.new_request_id();
         let (parts, body) = request.into_parts();
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
+        self.answer(Arrived { parts, wire, received, peer, began }).await
+    }
+
+    /// A box, so that the code of all operations is made here, once, and not by each crate that waits for an answer
+    /// (docs/design/0044).
+    fn answer(&self, arrived: Arrived) -> Pin<Box<dyn Future<Output = Response<S3Body>> + Send + '_>> {
+        Box::pin(self.answer_now(arrived))
+    }
+
+    async fn answer_now(&self, arrived: Arrived) -> Response<S3Body> {
+        let Arrived { parts, wire, received, peer, began } = arrived;
+        let id = self.new_request_id();
         let host = Host::of(&parts, self.options.secure);
-        let subject = self.observer.wants_subject().then(|| {
+        let span = self.observer.span(&parts.headers);
+        let subject = (span.is_some() || self.observer.wants_subject()).then(|| {
             let host = host.as_ref().map_or("", Host::as_written);
             let target = Target::parse(host, parts.uri.path(), &self.options.domains).ok();
             AccessSubject::of(&parts, host, target.as_ref(), self.options.secure)
@@ -194,7 +207,7 @@ impl S3Door {
         // Answered without the body that the client waits to send: the connection must close, and the response says so.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
         let closes = unread && code.is_some() && parts.version <= http::Version::HTTP_11;
-        let record = Record { name, code, id, peer, began, received, subject };
+        let record = Record { name, code, id, peer, began, received, subject, span };
         let mut response = self.finish(reply, parts.method == Method::HEAD, record);
         if closes {
             response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
@@ -297,6 +310,14 @@ impl S3Door {
         Ok(self.volume.look_into(came.rows, &target.bucket, looked_for.purpose()).await?)
     }
 
+    /// Whether the host of a request names a bucket, so that its whole path is a key.
+    pub fn names_bucket<B>(&self, request: &http::Request<B>) -> bool {
+        let of_line = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+        let host = of_line.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+        let domains = [&self.options.domains, &self.options.website_domains];
+        host.is_some_and(|host| domains.into_iter().any(|domains| bucket_of_host(host.trim(), domains).is_some()))
+    }
+
     /// Condition keys of a request.
     fn circumstances(&self, peer: SocketAddr, sender: &Sender) -> Circumstances<'_> {
         Circumstances {
@@ -326,12 +347,8 @@ impl S3Door {
             headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        let mut resource = parts.uri.path();
-        while resource.len() > RESOURCE_BYTES_MAX {
-            // The path is cut at a character's boundary.
-            let end = (0..=RESOURCE_BYTES_MAX).rev().find(|end| resource.is_char_boundary(*end)).unwrap_or(0);
-            resource = &resource[..end];
-        }
+        let resource = parts.uri.path();
+        let resource = &resource[..resource.floor_char_boundary(RESOURCE_BYTES_MAX)];
         let body = S3Body::full(error.xml(resource, id, &self.host_id));
         Reply { status, headers, body }
     }
@@ -366,6 +383,7 @@ impl S3Door {
                 total: clock.monotonic().saturating_sub(record.began),
                 complete,
                 subject: record.subject.as_ref(),
+                span: record.span.as_ref(),
             });
         }));
         let mut response = Response::new(body);
@@ -373,6 +391,16 @@ impl S3Door {
         *response.headers_mut() = headers;
         response
     }
+}
+
+/// A request as it arrived.
+struct Arrived {
+    parts: Parts,
+    wire: Wire,
+    /// Bytes of the body that were received.
+    received: Arc<AtomicU64>,
+    peer: SocketAddr,
+    began: Duration,
 }
 
 /// A received request, without its body.
@@ -437,6 +465,7 @@ struct Record {
     began: Duration,
     received: Arc<AtomicU64>,
     subject: Option<AccessSubject>,
+    span: Option<SpanPlace>,
 }
 
 /// The size of the object in a response; `None` when it equals the size of the received body.

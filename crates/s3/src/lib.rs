@@ -5,13 +5,14 @@
 //! Layout:     `door` handles a request; `auth` and `identities` authenticate, `access` authorizes; `route` finds the
 //!             operation; `op` has one file per operation; `body` decodes payloads, `form` parses browser forms;
 //!             `headers`, `xml`, `percent`, `time` are wire formats; `error` maps causes to codes; `iam`, `sts` are
-//!             the endpoint's other services.
+//!             the endpoint's other services, `administration` admits those who administer the server.
 //! Invariants: R1 nothing of a request is silently ignored.  R2 every check that needs no body precedes reading it.
 //! Not here:   what operations mean (margay-volume), listeners and TLS (margay-listener), metrics (margay-metrics).
 
 mod access;
 mod access_line;
 mod access_subject;
+pub mod administration;
 pub mod auth;
 pub mod body;
 mod bucket_logging;
@@ -44,12 +45,13 @@ pub mod time;
 mod website;
 pub mod xml;
 
+pub use access::simulation;
 pub use access_line::{access_line, log_object_name};
-pub use access_subject::AccessSubject;
+pub use access_subject::{AccessSubject, ShownSubject};
 pub use bucket_logging::BucketLogging;
 pub use door::S3Door;
 pub use error::{Code, S3Error};
-pub use observer::{Observer, RequestDone};
+pub use observer::{Observer, RequestDone, SpanPlace};
 pub use op::encryption::configuration::default_key;
 pub use options::{Dialect, Options};
 pub use stream::S3Body;

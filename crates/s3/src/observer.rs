@@ -6,9 +6,20 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use crate::access_subject::AccessSubject;
+
+/// Where a request stands in a distributed trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanPlace {
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+    /// The client's span, if it named one.
+    pub parent_id: Option<[u8; 8]>,
+    /// `tracestate` of the client; empty if it sent none.
+    pub state: String,
+}
 
 /// One answered request.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +45,8 @@ pub struct RequestDone<'a> {
     pub complete: bool,
     /// Further fields of an access log line; only if the observer asked for them.
     pub subject: Option<&'a AccessSubject>,
+    /// If [`Observer::span`] gave the request one; then `subject` is there, too.
+    pub span: Option<&'a SpanPlace>,
 }
 
 /// Called once per request, on the task that served it; must not block.
@@ -41,6 +54,11 @@ pub trait Observer: Send + Sync + Debug {
     /// Whether [`RequestDone::subject`] is needed; called when a request arrives.
     fn wants_subject(&self) -> bool {
         false
+    }
+
+    /// Where the span of a request with these headers stands; none if it gets none. Called when a request arrives.
+    fn span(&self, _headers: &HeaderMap) -> Option<SpanPlace> {
+        None
     }
 
     fn request_done(&self, done: &RequestDone<'_>);

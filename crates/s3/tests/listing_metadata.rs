@@ -145,5 +145,15 @@ async fn who_may_not_read_an_object_is_not_told_its_metadata() {
         assert_eq!(told.values().flatten().count(), metadata, "{user}");
         assert_eq!((told.len(), page.elements("UserTags").len()), (2, tags), "{user}");
         assert!(told["secret"].is_none() || user != "lister");
+        for method in ["GET", "HEAD"] {
+            let read = server.request(method, "/vault/open/a").header("x-amz-tagging-directive", "ACCESS");
+            let answer = read.send_as(user).await;
+            let wanted = if metadata == 0 { None } else { (tags > 0).then_some("k=v") };
+            assert_eq!(
+                answer.headers.get("x-amz-tagging").map(|own| own.to_str().unwrap()),
+                wanted,
+                "{method} by {user}"
+            );
+        }
     }
 }

@@ -30,6 +30,11 @@ async fn objects_have_tags() {
     assert_eq!(tags(&server.get("/bucket/k?tagging").await.expect(200)), pairs(&[("a", ""), ("b", "1")]));
     let after = server.get("/bucket/k").await.expect(200);
     assert_eq!(after.header("x-amz-tagging-count"), "2");
+    assert!(!after.headers.contains_key("x-amz-tagging"), "nobody asked for the tags themselves");
+    for (method, query) in [("GET", ""), ("HEAD", ""), ("GET", "?versionId=null")] {
+        let read = server.request(method, &format!("/bucket/k{query}")).header("x-amz-tagging-directive", "ACCESS");
+        assert_eq!(read.send().await.expect(200).header("x-amz-tagging"), "a=&b=1", "{method} {query}");
+    }
     for name in ["etag", "last-modified"] {
         assert_eq!(after.header(name), before.header(name));
     }

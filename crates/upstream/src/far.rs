@@ -360,6 +360,11 @@ impl Far {
         self.tracked.broken.get().map(String::as_str)
     }
 
+    /// Why the bucket refuses to be listed, if it does.
+    pub fn refused(&self) -> Option<String> {
+        self.tracked.refusal.why()
+    }
+
     /// Counters of the requests.
     pub fn meter(&self) -> &Meter {
         self.options.upstream.meter()

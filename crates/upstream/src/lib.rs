@@ -5,7 +5,7 @@
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
 //!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `pages` asks for listings, `list` enters one, `refresh` what differs from an
 //!             older one, `plan` decides which requests are due, `send` makes them, `attributes`, `given`, `xattrs`, `packed` and `words` are the headers, `runtime` the
-//!             threads. `opens` is how old what is opened may be. `backlog` says what is left (`below`: in one directory), `reason` why, `told` and `watch` tell the log. `silence` is a bucket that answers nobody.
+//!             threads. `opens` is how old what is opened may be. `backlog` says what is left (`below`: in one directory), `reason` why, `told` and `watch` tell the log. `silence` is a bucket that answers nobody, `refusal` one that refuses to be listed.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
 //! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
 
@@ -27,6 +27,7 @@ mod patience;
 pub mod plan;
 pub mod reason;
 mod refresh;
+mod refusal;
 mod runtime;
 mod send;
 mod silence;

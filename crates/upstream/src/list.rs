@@ -140,7 +140,7 @@ impl Listing {
         clock: Arc<dyn Clock>,
         opens: Opens,
     ) -> Listing {
-        let (bucket, pages) = (bucket.to_owned(), Arc::new(Pages::new(upstream.clone())));
+        let (bucket, pages) = (bucket.to_owned(), Arc::new(Pages::new(upstream.clone(), Arc::clone(&tracked.refusal))));
         let (turns, begun, turnstile) = (Mutex::default(), Mutex::default(), Semaphore::new(LISTINGS_MAX));
         Listing { tracked, volume, bucket, upstream, pages, requests, clock, opens, turns, begun, turnstile }
     }

@@ -6,11 +6,14 @@
 //!             P2 a store that refuses the parameter is asked without it afterwards.
 //! Not here:   the elements of a page (margay-client), entries (list), when somebody looks again (refresh).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use margay_client::ClientError;
 use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Described, Upstream, described};
+
+use crate::refusal::Refusal;
 
 /// What a listing says of a key.
 #[derive(Clone, Debug)]
@@ -49,11 +52,12 @@ pub(crate) struct Pages {
     upstream: Upstream,
     /// Whether the store tells metadata.
     metadata: AtomicU8,
+    refusal: Arc<Refusal>,
 }
 
 impl Pages {
-    pub(crate) fn new(upstream: Upstream) -> Pages {
-        Pages { upstream, metadata: AtomicU8::new(UNKNOWN) }
+    pub(crate) fn new(upstream: Upstream, refusal: Arc<Refusal>) -> Pages {
+        Pages { upstream, metadata: AtomicU8::new(UNKNOWN), refusal }
     }
 
     /// Whether the store tells metadata in listings; `None`: it has not listed an object yet.
@@ -83,13 +87,17 @@ impl Pages {
         };
         let page = match self.upstream.list(&query).await {
             Err(error) if with && is_refusal(&error) => {
-                let plain = self.upstream.list(&ListQuery { metadata: false, ..query }).await?;
-                tracing::info!(%error, "this store lists no metadata");
-                self.metadata.store(REFUSED, Ordering::Relaxed);
+                let plain = self.upstream.list(&ListQuery { metadata: false, ..query }).await;
+                if plain.is_ok() {
+                    tracing::info!(%error, "this store lists no metadata");
+                    self.metadata.store(REFUSED, Ordering::Relaxed);
+                }
                 plain
             }
-            page => page?,
+            page => page,
         };
+        self.refusal.note(&page);
+        let page = page?;
         let mut listed = Vec::with_capacity(page.entries.len() + page.prefixes.len());
         let mut has_marker = false;
         for entry in page.entries {

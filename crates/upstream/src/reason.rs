@@ -40,6 +40,9 @@ pub fn advice(code: &str) -> &'static str {
         "RequestTimeTooSkewed" => "set the clock of this machine",
         "NoSuchBucket" | "404" => "the bucket is gone: make it again, or look at the endpoint",
         "KeyTooLongError" | "KeyTooLong" => "give the file or its directory a shorter name",
+        "XMinioInvalidObjectName" | "InvalidObjectName" => {
+            "the store takes no such name, however often it is tried: rename it, or remove it"
+        }
         "EntityTooLarge" => "the store takes no object of this size: move the file away",
         "QuotaExceeded" | "XMinioStorageFull" | "InsufficientStorage" | "507" => "make room in the bucket",
         "Unreachable" | "ConnectionBroke" | "NoAnswer" => {

@@ -36,8 +36,8 @@ pub(crate) fn notice<'k>(keys: impl Iterator<Item = &'k [u8]>, known: &Known) ->
 pub(crate) struct Stale {
     /// Rows of buckets and entries, which cached paths depend on.
     pub(crate) steps: HashSet<Vec<u8>>,
-    /// Rows that determine the attributes of a directory.
-    pub(crate) attributes: Vec<Vec<u8>>,
+    /// Rows that may be kept (`cache/kept_rows`).
+    pub(crate) rows: Vec<Vec<u8>>,
     /// A bucket was created, removed or changed.
     pub(crate) buckets: bool,
     /// Roots of the buckets with changed settings.
@@ -71,7 +71,7 @@ impl Stale {
                     self.steps.insert(key);
                 }
                 Some(Table::Entry) => self.note_entry(key),
-                Some(Table::Directory | Table::Inode) => self.attributes.push(key),
+                Some(Table::Directory | Table::Inode) => self.rows.push(key),
                 Some(Table::Setting) => {
                     // A damaged key belongs to no setting.
                     if let Ok((root, ..)) = key::parse_setting(&key) {
@@ -88,11 +88,11 @@ impl Stale {
     /// raised.
     fn note_entry(&mut self, key: Vec<u8>) {
         let Ok((parent, name)) = key::parse_entry(&key) else { return };
-        self.attributes.push(key::times(parent));
-        self.attributes.push(key::subdirectories(parent));
+        self.rows.push(key::times(parent));
+        self.rows.push(key::subdirectories(parent));
         if name.ends_with('/') {
-            self.attributes.push(key.clone());
-            self.steps.insert(key);
+            self.steps.insert(key.clone());
         }
+        self.rows.push(key);
     }
 }

@@ -87,7 +87,7 @@ impl Volume {
     }
 
     fn forget(&self, stale: Stale, next: Cursor) {
-        self.kept_rows.forget(stale.attributes);
+        self.kept_rows.forget(stale.rows);
         if !stale.steps.is_empty() {
             self.paths.forget_over(&stale.steps);
         }

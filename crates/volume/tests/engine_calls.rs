@@ -15,19 +15,26 @@ use margay_meta::Engine;
 use margay_meta::counted::CountedEngine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
-use margay_volume::posix::{Mount, MountOptions, Name, NewFile, OpenFlags, RenameMode};
+use margay_volume::posix::{DirectoryItem, Mount, MountOptions, Name, NewFile, OpenFlags, RenameMode};
 use margay_volume::*;
-use world::{World, etag_of, segment_options, wait};
+use world::{World, etag_of, far, segment_options, wait};
 
 fn counted() -> (Arc<CountedEngine>, World) {
     counted_with(Options::default())
 }
 
 fn counted_with(options: Options) -> (Arc<CountedEngine>, World) {
+    counted_over(options, |memory| memory)
+}
+
+fn counted_over(
+    options: Options,
+    place: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
+) -> (Arc<CountedEngine>, World) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let engine = Memory::with_payloads(Arc::clone(&store), 64 << 10);
-    let counted = Arc::new(CountedEngine::new(Arc::new(engine)));
+    let counted = Arc::new(CountedEngine::new(place(Arc::new(engine))));
     let engine = Arc::clone(&counted) as Arc<dyn Engine>;
     let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options).unwrap();
     wait(volume.create_bucket("b")).unwrap();
@@ -380,4 +387,56 @@ fn a_directory_is_listed_with_attributes_without_a_call_for_each_line() {
     // whether a directory stands beside its last file.
     assert_eq!(lines, 2000);
     assert!(calls.0 <= 3 * 7 && calls.1 == 0, "{calls:?}");
+}
+
+#[test]
+fn names_alone_are_read_by_the_thousand_however_few_are_taken_at_once() {
+    let (counted, world) = counted();
+    for number in 0..5000 {
+        world.put("b", &format!("f{number:04}"), b"x").unwrap();
+    }
+    let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let handle = mount.open_directory(mount.root()).unwrap();
+    let mut names = Vec::new();
+    let calls = counted.of(|| {
+        let mut last = None;
+        while last != Some(names.len()) {
+            last = Some(names.len());
+            let mut room = 100;
+            let visit = &mut |item: &DirectoryItem<'_>| {
+                room -= 1;
+                let is_taken = room >= 0;
+                if is_taken {
+                    names.push((item.cookie, item.name.to_owned()));
+                }
+                is_taken
+            };
+            let cookie = last.unwrap() as u64;
+            mount.read_directory(&handle, cookie, false, visit).unwrap();
+        }
+    });
+    let expected: Vec<_> = (0..5000).map(|number| (number + 1, format!("f{number:04}"))).collect();
+    assert!(names == expected);
+    // Pages of 64, 128, ... 2048 names, a call at the end of some for what is beside their last file, and the end is asked for again.
+    assert!(calls.0 <= 16 && calls.1 == 0, "{calls:?}");
+}
+
+#[test]
+fn where_a_page_is_a_round_trip_two_thousand_names_are_two_pages() {
+    let (counted, world) = counted_over(Options::default(), |memory| Arc::new(far(memory)));
+    for number in 0..2000 {
+        world.put("b", &format!("f{number:04}"), b"x").unwrap();
+    }
+    let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let handle = mount.open_directory(mount.root()).unwrap();
+    let mut names = 0;
+    let calls = counted.of(|| {
+        let visit = &mut |_: &DirectoryItem<'_>| {
+            names += 1;
+            true
+        };
+        mount.read_directory(&handle, 0, false, visit).unwrap();
+    });
+    // And what is beside the last file of the first one.
+    assert_eq!((names, calls), (2000, (3, 0)));
 }

@@ -1,5 +1,6 @@
-//! Attributes of directories over an engine that waits: those from kept rows are those of a fresh read, after changes of both
-//! doors, one after the other and side by side; and a create costs no more calls than a look-up and a commit.
+//! Rows that are kept over an engine that waits: attributes of directories from them are those of a fresh read, after changes
+//! of both doors, one after the other and side by side; a change after a look-up costs one call more, a commit; and it is
+//! right although another process changed the name since.
 //!
 //! Not here: what attributes are (posix_attributes).
 
@@ -10,10 +11,10 @@ mod world;
 use std::sync::Arc;
 
 use margay_env::{Env, Timestamp};
-use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::memory::Memory;
-use margay_rows::Ino;
+use margay_meta::{Batch, Engine, Write};
+use margay_rows::{Ino, key};
 use margay_segment::Store;
 use margay_volume::posix::*;
 use margay_volume::*;
@@ -98,7 +99,7 @@ impl Far {
             return;
         };
         // What is kept before the change is what may be wrong behind it.
-        let _ = mount.attributes(ino);
+        let _ = (mount.attributes(ino), mount.lookup(ino, &plain(name)));
         let _ = match step {
             Step::File => mount.create(ino, &plain(name), &NEW, OpenFlags::default()).map(drop),
             Step::Directory => mount.make_directory(ino, &plain(name), &NEW).map(drop),
@@ -194,4 +195,83 @@ fn a_create_is_a_look_up_and_a_commit() {
     };
     create(0);
     assert_eq!([create(1), create(2), create(3)], [2, 2, 2]);
+}
+
+#[test]
+fn a_removal_and_a_rename_after_a_look_up_are_a_commit() {
+    let far = far_world();
+    let (mount, ino, to) = (&far.mount, far.directory(0).unwrap(), far.directory(1).unwrap());
+    let replace = RenameMode::Replace;
+    for name in ["warm", "gone", "moved", "over"] {
+        mount.create(ino, &plain(name), &NEW, OpenFlags::default()).unwrap();
+    }
+    mount.create(to, &plain("over"), &NEW, OpenFlags::default()).unwrap();
+    mount.make_directory(ino, &plain("d"), &NEW).unwrap();
+    // The directories and the bucket are known from here on.
+    mount.unlink(ino, &plain("warm")).unwrap();
+    let calls_of = |look_up: &[(Ino, &str)], change: &dyn Fn() -> Result<(), PosixError>| {
+        for (parent, name) in look_up {
+            let _ = mount.lookup(*parent, &plain(name));
+        }
+        let before = far.engine.blocked();
+        change().unwrap();
+        far.engine.blocked() - before
+    };
+    let calls = [
+        calls_of(&[(ino, "gone")], &|| mount.unlink(ino, &plain("gone"))),
+        calls_of(&[(ino, "moved"), (to, "moved")], &|| {
+            mount.rename(ino, &plain("moved"), to, &plain("moved"), replace)
+        }),
+        calls_of(&[(ino, "over"), (to, "over")], &|| mount.rename(ino, &plain("over"), to, &plain("over"), replace)),
+        // Whether it is empty is a question of its own.
+        calls_of(&[(ino, "d")], &|| mount.remove_directory(ino, &plain("d"))),
+        // No look-up.
+        calls_of(&[], &|| mount.unlink(to, &plain("moved"))),
+    ];
+    assert_eq!(calls, [1, 1, 1, 2, 2]);
+}
+
+/// A commit of which this process does not know.
+fn of_another_process(far: &Far, writes: Vec<Write>) {
+    far.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+}
+
+#[test]
+fn a_name_that_another_process_changed_since_the_look_up_is_looked_at_again() {
+    let far = far_world();
+    let (mount, ino) = (&far.mount, far.directory(0).unwrap());
+    let row = |name: &str| far.engine.get(&key::entry(ino, name.as_bytes())).unwrap().value;
+    mount.make_directory(ino, &plain("d"), &NEW).unwrap();
+    let directory = row("d/").unwrap().value.to_vec();
+    let made = |name: &str| {
+        mount.create(ino, &plain(name), &NEW, OpenFlags::default()).unwrap();
+        mount.lookup(ino, &plain(name)).unwrap();
+        key::entry(ino, name.as_bytes())
+    };
+
+    made("same");
+    of_another_process(&far, vec![Write::Put { key: key::entry(ino, b"same/"), value: directory.clone() }]);
+    assert!(matches!(mount.unlink(ino, &plain("same")), Err(PosixError::IsDirectory)));
+    assert!(row("same").is_some(), "the file beside a new directory is not what was to be removed");
+    mount.lookup(ino, &plain("none")).unwrap_err();
+    let moved = mount.rename(ino, &plain("same"), ino, &plain("none"), RenameMode::Replace);
+    moved.unwrap();
+    assert!(row("none/").is_some() && row("none").is_none() && row("same").is_some());
+
+    let changed = made("changed");
+    let value = row("changed").unwrap().value.to_vec();
+    of_another_process(&far, vec![Write::Put { key: changed, value }]);
+    mount.unlink(ino, &plain("changed")).unwrap();
+    assert!(row("changed").is_none());
+
+    let gone = made("gone");
+    of_another_process(&far, vec![Write::Delete { key: gone }]);
+    assert!(matches!(mount.unlink(ino, &plain("gone")), Err(PosixError::NotFound)));
+
+    mount.lookup(ino, &plain("late")).unwrap_err();
+    let source = made("source");
+    let value = row("source").unwrap().value.to_vec();
+    of_another_process(&far, vec![Write::Delete { key: source }, Write::Put { key: key::entry(ino, b"late"), value }]);
+    assert!(matches!(mount.unlink(ino, &plain("source")), Err(PosixError::NotFound)));
+    mount.unlink(ino, &plain("late")).unwrap();
 }

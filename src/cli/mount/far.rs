@@ -29,6 +29,10 @@ use crate::mounts::options::MountChoice;
 use crate::settings::Settings;
 use crate::settings::resolve::{Resolved, Source};
 
+/// So long the mount of a process that was killed may be there still.
+const DYING_TIME_MAX: Duration = Duration::from_secs(3);
+const DYING_LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// How often the one that waits looks whether the mount is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Threads of a server on which S3 requests wait for bytes that are fetched, beside those that wait for the disk.
@@ -77,11 +81,18 @@ pub(super) fn check(env: &Env, path: &Path, cache: &Path, words: &str) -> Result
         )));
     }
     MountChoice::parse(words).map_err(Failure::usage)?;
-    mount_point::clear_dead(path).map_err(|error| not_started(&error))?;
-    if is_mounted(env, path)? {
-        return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
+    let begun = env.clock.monotonic();
+    loop {
+        mount_point::clear_dead(path).map_err(|error| not_started(&error))?;
+        if !is_mounted(env, path)? {
+            return Ok(());
+        }
+        // A process that was just killed has its mount until the kernel has ended all its threads.
+        if env.clock.monotonic().saturating_sub(begun) >= DYING_TIME_MAX {
+            return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
+        }
+        env.clock.sleep(DYING_LOOK_EVERY);
     }
-    Ok(())
 }
 
 /// Sends what is in a cache that nobody has open.

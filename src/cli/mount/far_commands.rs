@@ -271,7 +271,10 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
         env.clock.sleep(LOOK_EVERY);
     }
     if ended["error"].is_null() {
-        return Ok(true);
+        return match ended["users"].as_str() {
+            None => Ok(true),
+            Some(users) => Err(detached(path, users)),
+        };
     }
     let number = |name: &str| ended[name].as_u64().unwrap_or_default();
     let left = at_rest::left(&cache, number("files"), number("bytes"));
@@ -280,6 +283,11 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
         return Ok(true);
     }
     Err(Failure::failed(format!("{source} was unmounted: {left} ({})", ended["error"].as_str().unwrap_or_default())))
+}
+
+/// Programs used the mount longer than it was waited for them.
+pub(super) fn detached(path: &Path, users: &str) -> Failure {
+    Failure::failed(format!("{} was still in use and was detached; it was used by: {users}", path.display()))
 }
 
 /// The process of the mount is gone.

@@ -207,7 +207,7 @@ impl Identities {
 
     /// Executes an order that changes identities. The error is one line.
     async fn do_it(&self, order: Order) -> Result<(), String> {
-        self.carry_out(order).await.map_err(|error| match error {
+        self.order(order).await.map_err(|error| match error {
             OrderError::Refused(error) => error.to_string(),
             OrderError::Failed(error) => error,
         })
@@ -299,10 +299,10 @@ impl Identities {
         base16ct::lower::encode_string(&bytes)
     }
 
-    /// The stored state, without secrets.
+    /// The stored state, without secrets; by name, then account.
     fn show(&self, wanted: Wanted) -> Result<Value, String> {
         let registry = &*self.registry();
-        let list: Vec<Value> = match wanted {
+        let mut list: Vec<Value> = match wanted {
             Wanted::ListUsers => registry.users.values().map(|user| show_user(registry, user)).collect(),
             Wanted::ListGroups => {
                 let group = |group: &Group| {
@@ -342,9 +342,14 @@ impl Identities {
             }
             _ => Vec::new(),
         };
+        let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
+        list.sort_by_cached_key(|item| SORTED_BY.map(|field| text(item, field)));
         Ok(Value::Array(list))
     }
 }
+
+/// What lists are sorted by, one field after the other; one that an item does not have counts as empty.
+const SORTED_BY: [&str; 6] = ["user", "group", "role", "policy", "account_id", "access_key"];
 
 fn show_user(registry: &Registry, user: &User) -> Value {
     let account = registry.accounts.get(&user.account);

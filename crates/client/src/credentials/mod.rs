@@ -19,6 +19,7 @@ mod profile;
 mod variables;
 mod web_identity;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -216,8 +217,13 @@ impl Looked {
         if is_due && now >= held.not_before { Now::Renew(Arc::clone(keys)) } else { Now::Use(Arc::clone(keys)) }
     }
 
-    /// Looks for keys and keeps them; the caller holds `one`.
-    async fn look(&self) -> Result<Arc<Keys>, Missing> {
+    /// Looks for keys and keeps them; the caller holds `one`. It is rare, so it is boxed: each crate that sends requests would
+    /// have a copy of the code of all places (docs/design/0044).
+    fn look(&self) -> Pin<Box<dyn Future<Output = Result<Arc<Keys>, Missing>> + Send + '_>> {
+        Box::pin(self.look_now())
+    }
+
+    async fn look_now(&self) -> Result<Arc<Keys>, Missing> {
         let found = self.places.find(&self.env).await;
         let (wall, now) = (self.env.clock.now(), self.env.clock.monotonic());
         let mut held = self.held.lock();

@@ -11,7 +11,7 @@ use super::Ask;
 use crate::error::S3Error;
 use crate::headers::copy_source::{CopySource, parse_copy_source, parse_rename_source};
 use crate::headers::{lock, version};
-use crate::route::policy::Op;
+use crate::route::policy::{Op, POLICIES};
 
 /// Deleting or shortening a lock in GOVERNANCE mode.
 pub(crate) const BYPASS_GOVERNANCE: &str = "s3:BypassGovernanceRetention";
@@ -140,6 +140,21 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         // Each key is checked after the document was parsed; this is for the bucket.
         Op::DeleteObjects => ("s3:DeleteObject", None, On::Bucket(Some(Write))),
     }
+}
+
+/// An operation that needs the action that a policy names, whatever the case of its letters; one about an object for a key.
+pub(crate) fn of_action(name: &str, is_key: bool) -> Option<(Op, &'static str, On)> {
+    if name.eq_ignore_ascii_case(BYPASS_GOVERNANCE) {
+        return Some((Op::DeleteObject, BYPASS_GOVERNANCE, On::Attached));
+    }
+    let fits = |action: &&'static str| action.eq_ignore_ascii_case(name);
+    let mut found = POLICIES.iter().filter_map(|policy| {
+        let (action, of_version, on) = of(policy.op);
+        let action = Some(action).filter(fits).or(of_version.filter(fits))?;
+        Some((policy.op, action, on))
+    });
+    let first = found.clone().next();
+    found.find(|(_, _, on)| is_key != matches!(on, On::Bucket(_) | On::Service)).or(first)
 }
 
 /// All actions that a request needs, determined from its head.

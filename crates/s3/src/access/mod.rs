@@ -3,7 +3,7 @@
 //! Why:        one place combines all sources: the caller's, the session's and the bucket's policies, access lists and
 //!             the public access block.
 //! Layout:     `asked` lists a request's actions; `rules` holds a bucket's access settings; `context` resolves
-//!             condition keys; `acl_document`, `grants`, `ownership`, `public_access_block` are the forms of settings.
+//!             condition keys; `services` decides what concerns no bucket, `simulation` without a request; `acl_document`, `grants`, `ownership`, `public_access_block` are the forms of settings.
 //! Invariants: A1 for the holder of the root keys nothing is read or checked.  A2 a request is decided before its body
 //!                is read.
 //!             A3 every denial is logged with its reason, which the client is not told.
@@ -17,6 +17,8 @@ pub(crate) mod new_list;
 pub(crate) mod ownership;
 pub(crate) mod public_access_block;
 pub(crate) mod rules;
+pub(crate) mod services;
+pub mod simulation;
 
 use std::sync::Arc;
 
@@ -136,16 +138,22 @@ impl Access {
         if asked.on == On::Service {
             return self.require_of_service(call, asked);
         }
+        let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
+        let decided = self.decided(call, asked, outcome).await?;
+        decided.map_err(|because| denied(call, &caller, asked.action, &asked.arn(), &because))
+    }
+
+    /// Whether one action on a bucket or an object is allowed, and why not. `read` takes what the caller wants of a decision.
+    async fn decided<R>(&self, call: &Ask<'_>, asked: &Asked, read: Read<R>) -> Result<Result<R, String>, S3Error> {
         let rules = BucketRules::of(call.view(), &asked.bucket).await?;
         let bucket_owner = self.owner(&rules.owner);
         let object = self.object(call, asked, &rules).await?;
         let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
-        let arn = asked.arn();
-        let outcome = self.judge_known(call, asked, (&rules, &bucket_owner), &object);
+        let outcome = self.judge_known(call, asked, (&rules, &bucket_owner), &object, read);
         let reads_nothing = object.is_absent && matches!(asked.on, On::Object(Some(Permission::Read)));
-        let because = match outcome {
-            Ok(()) if !reads_nothing => return Ok(()),
-            Err(refusal) if !reads_nothing || refusal.is_deny => refusal.text,
+        Ok(match outcome {
+            Ok(allowed) if !reads_nothing => Ok(allowed),
+            Err(refusal) if !reads_nothing || refusal.is_deny => Err(refusal.text),
             // Only a caller who may list the bucket may learn that an object does not exist.
             _ => {
                 let of_bucket = rules.acl.as_ref().filter(|_| rules.has_lists());
@@ -155,13 +163,10 @@ impl Access {
                 let (owner, existing_tags) = (&*bucket_owner, &*object.tags);
                 let looked_for = Some(asked.key.as_str());
                 let listed = Judged { rules: &rules, owner, bucket_owner: owner, granted, existing_tags, looked_for };
-                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed) {
-                    Ok(()) => return Ok(()),
-                    Err(_) => "there is no such object, and the caller may not list the bucket".to_owned(),
-                }
+                let judged = self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed, read);
+                judged.map_err(|_| "there is no such object, and the caller may not list the bucket".to_owned())
             }
-        };
-        Err(denied(call, &caller, asked.action, &arn, &because))
+        })
     }
 
     /// Whether the caller may do this to an object of a listing that has these documents. A refusal is not logged: nobody
@@ -179,17 +184,18 @@ impl Access {
         let owner = self.owner(&rules.owner);
         let (bucket, key) = (call.bucket().to_owned(), key.to_owned());
         let asked = Asked { action, on: On::Object(grant), bucket, key, version: None };
-        Ok(self.judge_known(call, &asked, (&rules, &owner), &Object::with(documents)).is_ok())
+        Ok(self.judge_known(call, &asked, (&rules, &owner), &Object::with(documents), outcome).is_ok())
     }
 
     /// The decision by the policies and lists of a bucket, and the facts of an object.
-    fn judge_known(
+    fn judge_known<R>(
         &self,
         call: &Ask<'_>,
         asked: &Asked,
         (rules, bucket_owner): (&BucketRules, &Arc<Account>),
         object: &Object,
-    ) -> Result<(), Refusal> {
+        read: Read<R>,
+    ) -> Result<R, Refusal> {
         let of_object = object.acl.as_ref().filter(|_| rules.has_lists());
         let of_bucket = rules.acl.as_ref().filter(|_| rules.has_lists());
         let (grant, list) = match asked.on {
@@ -211,7 +217,7 @@ impl Access {
             existing_tags: &object.tags,
             looked_for: None,
         };
-        self.judge(call, &caller, asked.action, &asked.arn(), &judged)
+        self.judge(call, &caller, asked.action, &asked.arn(), &judged, read)
     }
 
     /// Loads the object's facts that the decision needs, if any.
@@ -249,13 +255,20 @@ impl Access {
         let Some(identity) = call.asker.identity else {
             return Err(denied(call, &caller, asked.action, &arn, "the request is not signed"));
         };
-        let context = self.context(call, None);
-        let request = Request { caller: &caller, action: asked.action, resource: &arn, context: &context };
-        let sources = Sources { is_own: true, ..Sources::default() };
-        match with_identity(identity, sources, &request) {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(denied(call, &caller, asked.action, &arn, &reason.text)),
-        }
+        let judged = self.judge_service(call, identity, asked, outcome);
+        judged.map_err(|refusal| denied(call, &caller, asked.action, &arn, &refusal.text))
+    }
+
+    fn judge_service<R>(
+        &self,
+        call: &Ask<'_>,
+        identity: &Identity,
+        asked: &Asked,
+        read: Read<R>,
+    ) -> Result<R, Refusal> {
+        let (caller, context) = (identity.caller(), self.context(call, None));
+        let request = Request { caller: &caller, action: asked.action, resource: &asked.arn(), context: &context };
+        with_identity(identity, Sources { is_own: true, ..Sources::default() }, &request, read)
     }
 
     /// The condition keys; without a bucket, only those of the request.
@@ -272,14 +285,15 @@ impl Access {
         }
     }
 
-    fn judge(
+    fn judge<R>(
         &self,
         call: &Ask<'_>,
         caller: &Caller<'_>,
         action: &str,
         arn: &str,
         judged: &Judged<'_>,
-    ) -> Result<(), Refusal> {
+        read: Read<R>,
+    ) -> Result<R, Refusal> {
         let rules = judged.rules;
         if rules.damaged {
             return Err(Refusal::deny("the bucket's policy cannot be read"));
@@ -294,8 +308,8 @@ impl Access {
         let is_own = !caller.account.is_empty() && caller.account == judged.owner.id;
         let sources = Sources { is_own, bucket: policy, granted: judged.granted, ..Sources::default() };
         match call.asker.identity {
-            Some(identity) => with_identity(identity, sources, &request),
-            None => outcome(decide(&sources, &request)),
+            Some(identity) => with_identity(identity, sources, &request, read),
+            None => read(decide(&sources, &request)),
         }
     }
 
@@ -334,23 +348,48 @@ impl Refusal {
     fn deny(text: &str) -> Refusal {
         Refusal { is_deny: true, text: text.to_owned() }
     }
+
+    fn of(decision: Decision<'_>) -> Refusal {
+        let is_deny = matches!(decision.reason, Reason::Statement { .. });
+        Refusal { is_deny, text: decision.reason.to_string() }
+    }
 }
 
-fn with_identity(identity: &Identity, sources: Sources<'_>, request: &Request<'_>) -> Result<(), Refusal> {
+/// What the caller of a decision wants of it.
+type Read<R> = fn(Decision<'_>) -> Result<R, Refusal>;
+
+fn with_identity<R>(
+    identity: &Identity,
+    sources: Sources<'_>,
+    request: &Request<'_>,
+    read: Read<R>,
+) -> Result<R, Refusal> {
+    let is_account = matches!(identity.role, Part::Account { .. } | Part::Root);
+    with_policies(identity, Sources { is_account, ..sources }, request, read)
+}
+
+/// Decides with the policies of the identity and its session.
+fn with_policies<R>(
+    identity: &Identity,
+    sources: Sources<'_>,
+    request: &Request<'_>,
+    read: Read<R>,
+) -> Result<R, Refusal> {
     let Some(policies) = &identity.policies else {
         return Err(Refusal::deny("a policy of the caller is missing or cannot be read"));
     };
     let named: Vec<(&str, &Policy)> = policies.iter().map(|(name, policy)| (name.as_str(), policy.as_ref())).collect();
-    let is_account = matches!(identity.role, Part::Account { .. } | Part::Root);
     let session = identity.session_policy.as_deref();
-    outcome(decide(&Sources { is_account, identity: &named, session, ..sources }, request))
+    read(decide(&Sources { identity: &named, session, ..sources }, request))
 }
 
 fn outcome(decision: Decision<'_>) -> Result<(), Refusal> {
-    if decision.allowed {
-        return Ok(());
-    }
-    Err(Refusal { is_deny: matches!(decision.reason, Reason::Statement { .. }), text: decision.reason.to_string() })
+    if decision.allowed { Ok(()) } else { Err(Refusal::of(decision)) }
+}
+
+/// As `outcome`, with the reason of an allow.
+fn explained(decision: Decision<'_>) -> Result<String, Refusal> {
+    if decision.allowed { Ok(decision.reason.to_string()) } else { Err(Refusal::of(decision)) }
 }
 
 /// Whether an access list grants this to the caller.

@@ -8,7 +8,7 @@
 use http::HeaderMap;
 
 use super::{AuthError, hex};
-use crate::percent::escape;
+use crate::percent::{self, escape};
 
 /// The query parameter with the signature, which it cannot cover.
 pub(crate) const SIGNATURE_PARAMETER: &str = "X-Amz-Signature";
@@ -208,19 +208,7 @@ pub(crate) fn reencode(text: &str, plus: Plus, slash: Slash, out: &mut Vec<u8>) 
 
 /// Decodes the percent escapes of a query value; `None` when that gives no UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let (byte, after) = match (first, after) {
-            (b'%', [high, low, after @ ..]) => (hex::byte(&[*high, *low])?, after),
-            (b'%', _) => return None,
-            (b'+', after) => (b' ', after),
-            (byte, after) => (*byte, after),
-        };
-        rest = after;
-        out.push(byte);
-    }
-    String::from_utf8(out).ok()
+    percent::decode(text, true).ok()
 }
 
 #[cfg(test)]

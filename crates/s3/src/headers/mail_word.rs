@@ -81,10 +81,7 @@ pub(crate) fn encode(text: &str) -> String {
     let mut value = String::with_capacity(text.len() * 2);
     let mut rest = text;
     while !rest.is_empty() {
-        let mut end = rest.len().min(WORD_BYTES_MAX);
-        while !rest.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = rest.floor_char_boundary(WORD_BYTES_MAX);
         if !value.is_empty() {
             value.push(' ');
         }

@@ -7,15 +7,13 @@
 //!             R3 every denial is logged with its reason, which the client is not told.
 //! Not here:   the meaning of policies (margay-iam).
 
-use margay_iam::registry::{Entity, Group, Kind, Named, Part, Role, StoredPolicy, User, provider_name};
-use margay_iam::{Policy, Request, Sources, decide};
+use margay_iam::registry::{Entity, Group, Kind, Named, Role, StoredPolicy, User, provider_name};
 
-use super::Work;
 use super::action::On;
-use crate::access::context::RequestContext;
+use super::{Call, Work};
+use crate::access::services::ServiceAsk;
 use crate::error::{Code, S3Error};
 use crate::query_api;
-use crate::route::query::Query;
 
 /// The field that names an entity of this kind.
 fn field(kind: Kind) -> &'static str {
@@ -95,35 +93,12 @@ impl Work<'_> {
             tracing::info!(target: "margay::access", who, action, resource, %peer, because, "denied");
             Err(Code::AccessDenied.into())
         };
-        if identity.is_temporary && !matches!(identity.role, Part::Session { .. }) {
-            return denied("the keys of a user's session are not taken here");
+        let Call { circumstances, headers, .. } = *self.call;
+        let ask = ServiceAsk { identity, circumstances, headers };
+        match ask.of_iam(&format!("iam:{}", self.action.name), resource) {
+            Ok(_) => Ok(()),
+            Err(because) => denied(&because),
         }
-        let Some(policies) = &identity.policies else {
-            return denied("a policy of the caller is missing or cannot be read");
-        };
-        let policies: Vec<(&str, &Policy)> =
-            policies.iter().map(|(name, policy)| (name.as_str(), policy.as_ref())).collect();
-        let sources = Sources {
-            is_account: matches!(identity.role, Part::Account { .. } | Part::Root),
-            is_own: true,
-            identity: &policies,
-            session: identity.session_policy.as_deref(),
-            ..Sources::default()
-        };
-        let context = RequestContext {
-            circumstances: self.call.circumstances,
-            headers: self.call.headers,
-            query: &Query::default(),
-            identity: Some(identity),
-            resource_account: Some(self.account()),
-            bucket_tags: &[],
-            existing_tags: &[],
-            looked_for: None,
-        };
-        let action = format!("iam:{}", self.action.name);
-        let caller = identity.caller();
-        let decision = decide(&sources, &Request { caller: &caller, action: &action, resource, context: &context });
-        if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
     }
 
     /// An ARN, with the caller's account filled in where it names none.

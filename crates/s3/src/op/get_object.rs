@@ -11,6 +11,7 @@ use crate::headers::condition::read_condition;
 use crate::headers::version;
 use crate::op::encryption;
 use crate::op::encryption::customer::{self, Customer};
+use crate::op::object_tagging;
 use crate::reply::Reply;
 use crate::stream::{ObjectPieces, S3Body};
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     add_part_checksum(call, reader.info(), &selection, &mut headers).await?;
     encryption::tell(encryption.as_ref(), &mut headers);
     let info = reader.info();
+    object_tagging::tell(call, &info.documents, &mut headers).await?;
     call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     let pieces = ObjectPieces::open(reader, selection.bytes).await?;
     Ok(Reply { status, headers, body: S3Body::object(pieces) })

@@ -7,6 +7,7 @@ use crate::headers::condition::read_condition;
 use crate::headers::version;
 use crate::op::encryption::customer::{self, Customer};
 use crate::op::encryption::{self, Encryption};
+use crate::op::object_tagging;
 use crate::reply::Reply;
 use crate::stream::S3Body;
 
@@ -23,6 +24,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (status, mut headers) = describe(call, &info, &selection)?;
     add_part_checksum(call, &info, &selection, &mut headers).await?;
     encryption::tell(encryption.as_ref(), &mut headers);
+    object_tagging::tell(call, &info.documents, &mut headers).await?;
     call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     Ok(Reply { status, headers, body: S3Body::empty() })
 }

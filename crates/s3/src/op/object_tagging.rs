@@ -1,7 +1,7 @@
 //! GetObjectTagging, PutObjectTagging, DeleteObjectTagging.
 
 use bytes::BytesMut;
-use http::StatusCode;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use margay_volume::{Document, Documents, ReadCondition};
 
 use super::Call;
@@ -12,6 +12,8 @@ use crate::reply::Reply;
 use crate::tags::{Tagged, Tags};
 
 const HEADER: &str = "x-amz-tagging";
+/// MinIO's: `ACCESS` asks for the tags in an answer.
+const DIRECTIVE: &str = "x-amz-tagging-directive";
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
     let version = version::asked(call.query)?;
@@ -49,6 +51,19 @@ async fn set(call: &Call<'_>, tags: Tags, status: StatusCode) -> Result<Reply, S
 /// The tags in an object's documents.
 pub(super) fn of(documents: &Documents) -> Tags {
     documents.get(&Document::Tags).map(|stored| Tags::from_stored(stored)).unwrap_or_default()
+}
+
+/// Adds the tags themselves to an answer to GET or HEAD, where the request asks for them and its caller may read them.
+pub(super) async fn tell(call: &Call<'_>, documents: &Documents, headers: &mut HeaderMap) -> Result<(), S3Error> {
+    let asked = text(call.headers, DIRECTIVE)?.is_some_and(|own| own.eq_ignore_ascii_case("ACCESS"));
+    let Some(tags) = documents.get(&Document::Tags).filter(|_| asked) else { return Ok(()) };
+    let of_version = version::asked(call.query)?.is_some();
+    let action = if of_version { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
+    if call.access.permits(&call.ask(), (action, None), (call.key(), documents)).await? {
+        let value = HeaderValue::from_bytes(tags).map_err(|error| S3Error::internal(&error))?;
+        headers.insert(HeaderName::from_static(HEADER), value);
+    }
+    Ok(())
 }
 
 /// The tags of a new object, from the request's header, as a document.

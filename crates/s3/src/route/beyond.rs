@@ -188,6 +188,13 @@ pub(crate) static BEYOND: &[Beyond] = &[
         Only(&["REPLACE"]),
         "s3fs begins a copy in parts so; an upload has its own metadata in any case",
     ),
+    header(
+        One("GetObject"),
+        "x-amz-tagging-directive",
+        Only(&["ACCESS", "COPY", "REPLACE"]),
+        "MinIO's extension: with `ACCESS` the answer has x-amz-tagging, where the caller may read the tags; mc mirror sends it",
+    ),
+    header(One("HeadObject"), "x-amz-tagging-directive", Only(&["ACCESS", "COPY", "REPLACE"]), "as GetObject"),
     header(One("CreateBucket"), "x-amz-expected-bucket-owner", Any, "some tools send it everywhere; it is checked"),
     query(One("ListObjects"), "bucket", Any, "a form's success_action_redirect may lead here; it decides nothing"),
     query(One("ListObjects"), "etag", Any, "as bucket"),

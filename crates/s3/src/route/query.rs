@@ -4,6 +4,7 @@
 //! Not here: the canonical query string of a signature (auth), which is built from the raw bytes.
 
 use crate::error::{Code, S3Error};
+use crate::percent::{self, Undecodable};
 
 /// Maximum number of parameters in a request.
 pub(crate) const QUERY_PARAMETERS_MAX: usize = 100;
@@ -63,23 +64,13 @@ impl Query {
 
 /// Decodes `%XX`; in queries `+` is a space.
 pub(crate) fn decode(raw: &str, plus_is_space: bool) -> Result<String, S3Error> {
-    let mut bytes = Vec::with_capacity(raw.len());
-    let mut rest = raw.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => match (rest.next().and_then(digit), rest.next().and_then(digit)) {
-                (Some(high), Some(low)) => high << 4 | low,
-                _ => return Err(S3Error::new(Code::InvalidURI, "a percent sign without two hexadecimal digits")),
-            },
-            b'+' if plus_is_space => b' ',
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| S3Error::new(Code::InvalidURI, "names and keys must be UTF-8"))
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
+    percent::decode(raw, plus_is_space).map_err(|why| {
+        let text = match why {
+            Undecodable::Escape => "a percent sign without two hexadecimal digits",
+            Undecodable::Utf8 => "names and keys must be UTF-8",
+        };
+        S3Error::new(Code::InvalidURI, text)
+    })
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ impl Listing {
                     tracing::info!(error, directory, left_out, "a directory could not be compared with the bucket");
                 }
             });
-            let is_unanswered = differed.is_err() && own.upstream.meter().contact().silent.is_some();
+            let has_no_answer = own.upstream.meter().contact().silent.is_some() || own.tracked.refusal.why().is_some();
+            let is_unanswered = differed.is_err() && has_no_answer;
             own.tracked.ages.ended(directory, differed.ok());
             if is_unanswered {
                 own.tracked.ages.unanswered(directory);

@@ -17,7 +17,10 @@ impl Absences for Tracked {
         match self.ages.doubts(directory, &upstream.meter().contact()) {
             false => Ok(()),
             true => {
-                let why = told(&upstream).unwrap_or_else(|| format!("the bucket {} does not answer", upstream.name()));
+                let name = upstream.name();
+                let refused = || self.refusal.why().map(|why| format!("the bucket {name} refuses to be listed: {why}"));
+                let why =
+                    told(&upstream).or_else(refused).unwrap_or_else(|| format!("the bucket {name} does not answer"));
                 Err(format!("{why}. Whether it is there is not known"))
             }
         }

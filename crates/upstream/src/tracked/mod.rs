@@ -57,6 +57,7 @@ use self::changes::{Changed, changes_of, is_empty};
 use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
 use crate::opens::Ttl;
+use crate::refusal::Refusal;
 use crate::runtime::is_of_requests;
 use crate::silence::is_told;
 use crate::told::Told;
@@ -125,6 +126,8 @@ pub(crate) struct Tracked {
     pub(crate) ages: Ages,
     /// What was said of requests that fail.
     pub(crate) told: Told,
+    /// Whether the bucket refuses to be listed.
+    pub(crate) refusal: Arc<Refusal>,
     lister: OnceLock<Weak<dyn Lister>>,
     volume: OnceLock<Weak<Volume>>,
     /// The directory of kept bytes, which is not of the bucket's tree, and how the keys of its entries begin.
@@ -154,8 +157,9 @@ impl Tracked {
             wake: Notify::new(),
             answers: AtomicU64::new(0),
             broken: OnceLock::new(),
-            ages: Ages::new(clock, ttl),
+            ages: Ages::new(Arc::clone(&clock), ttl),
             told: Told::default(),
+            refusal: Arc::new(Refusal::new(clock)),
             lister: OnceLock::new(),
             volume: OnceLock::new(),
             kept: OnceLock::new(),

@@ -1,11 +1,12 @@
-//! Cache of directory rows that kernels read repeatedly, for engines whose calls wait.
+//! Cache of entries and of directories' rows that kernels ask for again, for engines whose calls wait.
 //!
 //! Why:        a kernel reads a directory's attributes before each create in it, since the previous create changed its
-//!             times; with an engine a millisecond away that is a third of a create's time.
+//!             times; with an engine a millisecond away that is a third of a create's time. And it looks a name up before
+//!             it removes or renames it, so that the change finds the name's rows here.
 //! Invariants: K1 a cached row reflects the newest answered commit: a commit updates or drops its rows before its
 //!                answer, and a row is cached only if no commit of its stripe was answered since before the read.
 //!             K2 only `Max` rows are updated in place, since their order does not matter; all others are dropped.
-//!             K3 the rows per stripe are bounded; a full stripe is emptied.
+//!             K3 the rows per stripe and the bytes of each are bounded; a full stripe is emptied.
 //! Locking:    a leaf lock per stripe of keys, never held during a call of the engine.
 //! Not here:   commits of other processes (follower).
 
@@ -18,8 +19,10 @@ use margay_rows::key;
 use parking_lot::Mutex;
 
 const STRIPES: usize = 64;
-/// Rows per stripe; about 16,000 directories in all.
+/// Rows per stripe; 65,536 in all.
 const STRIPE_ROWS_MAX: usize = 1024;
+/// Bytes of a row's value; longer ones, as of large files, are not kept.
+const ROW_BYTES_MAX: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct KeptRows {
@@ -66,6 +69,10 @@ impl KeptRows {
             if stripe.changes != *changes {
                 continue;
             }
+            if row.as_ref().is_some_and(|row| row.value.len() > ROW_BYTES_MAX) {
+                stripe.rows.remove(key);
+                continue;
+            }
             if stripe.rows.len() >= STRIPE_ROWS_MAX {
                 stripe.rows.clear();
             }
@@ -75,7 +82,7 @@ impl KeptRows {
 
     /// The changes of a commit with these writes; computed before the commit, and passed to `changed` after it.
     pub(crate) fn changes(writes: &[Write]) -> RowChanges {
-        let changes = writes.iter().filter(|write| is_of_directory(write.key())).map(|write| match write {
+        let changes = writes.iter().filter(|write| is_kept(write.key())).map(|write| match write {
             Write::Max { key, at_least } => (key.clone(), Some(*at_least)),
             write => (write.key().to_vec(), None),
         });
@@ -126,12 +133,9 @@ fn raise(row: &Row, at_least: u64) -> Option<Row> {
     Some(Row { value, version: row.version })
 }
 
-/// Whether a key belongs to the rows of a directory's attributes.
-fn is_of_directory(key: &[u8]) -> bool {
-    if key::is_entry(key) {
-        return key::parse_entry(key).is_ok_and(|(_, name)| name.ends_with('/'));
-    }
-    key::is_directory_attributes(key)
+/// Whether rows of such a key are ever kept.
+fn is_kept(key: &[u8]) -> bool {
+    key::is_entry(key) || key::is_directory_attributes(key)
 }
 
 #[cfg(test)]
@@ -163,9 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn what_no_directory_is_made_of_is_not_looked_at() {
-        let file = Write::Put { key: key::entry(Ino(7), b"file"), value: Vec::new() };
-        let directory = Write::Delete { key: key::entry(Ino(7), b"directory/") };
-        assert_eq!(KeptRows::changes(&[file, directory]).0, [(key::entry(Ino(7), b"directory/"), None)]);
+    fn what_is_never_kept_is_not_looked_at() {
+        let part = Write::Put { key: key::part(Ino(7), 1), value: Vec::new() };
+        let file = Write::Delete { key: key::entry(Ino(7), b"file") };
+        assert_eq!(KeptRows::changes(&[part, file]).0, [(key::entry(Ino(7), b"file"), None)]);
+    }
+
+    #[test]
+    fn a_long_row_is_not_kept_and_takes_the_place_of_a_shorter_one() {
+        let (rows, keys) = (KeptRows::default(), [key::entry(Ino(7), b"file")]);
+        rows.keep(&keys, &[row(3)], &rows.before(&keys));
+        let long = Row { value: vec![0; ROW_BYTES_MAX + 1].into(), version: RowVersion::from_bits(2) };
+        rows.keep(&keys, &[Some(long)], &rows.before(&keys));
+        assert_eq!(rows.all(&keys), None);
     }
 }

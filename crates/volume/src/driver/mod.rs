@@ -55,6 +55,10 @@ pub(crate) enum Decided<T> {
     Nothing(T),
 }
 
+fn asks_of(keys: Vec<Vec<u8>>) -> Vec<Ask> {
+    keys.into_iter().map(|key| Ask::Get { key }).collect()
+}
+
 impl Volume {
     /// Runs `attempt` until it commits, or until its refusal, or its finding that there is nothing to do, is confirmed:
     /// the rows it depends on are unchanged. Returns the newest commit that the answer depends on. The first attempt
@@ -305,24 +309,30 @@ impl Volume {
         Ok(())
     }
 
-    /// As `fetch_here`, for rows of directories: from the cache if the engine waits and all are cached.
-    pub(crate) fn fetch_kept(&self, keys: Vec<Vec<u8>>, seen: &mut Seen) -> Result<(), Error> {
-        let asks = |keys: Vec<Vec<u8>>| keys.into_iter().map(|key| Ask::Get { key }).collect();
+    /// As `fetch_here`; where the engine waits the rows are cached.
+    pub(crate) fn fetch_to_keep(&self, keys: Vec<Vec<u8>>, seen: &mut Seen) -> Result<(), Error> {
         if !self.engine.waits() {
-            return self.fetch_here(asks(keys), seen);
-        }
-        if let Some(rows) = self.kept_rows.all(&keys) {
-            let answers = rows.into_iter().map(ReadAnswer::Row).collect();
-            let kept = Answers { answers, observed: self.engine.last_cursor(), one_moment: false };
-            seen.fetched(asks(keys), kept, self.store.removals());
-            return Ok(());
+            return self.fetch_here(asks_of(keys), seen);
         }
         let (before, removals) = (self.kept_rows.before(&keys), self.store.removals());
-        let read = self.engine.read(&asks(keys.clone()), ReadLimit::default())?;
+        let read = self.engine.read(&asks_of(keys.clone()), ReadLimit::default())?;
         let rows: Vec<_> = read.answers.iter().map(|answer| answer.clone().row()).collect();
         self.kept_rows.keep(&keys, &rows, &before);
-        seen.fetched(asks(keys), read, removals);
+        seen.fetched(asks_of(keys), read, removals);
         Ok(())
+    }
+
+    /// Takes rows from the cache, if the engine waits and all of them are there; another process may have changed them
+    /// since.
+    pub(crate) fn fetch_kept(&self, keys: &[Vec<u8>], seen: &mut Seen) -> bool {
+        if !self.engine.waits() {
+            return false;
+        }
+        let Some(rows) = self.kept_rows.all(keys) else { return false };
+        let answers = rows.into_iter().map(ReadAnswer::Row).collect();
+        let kept = Answers { answers, observed: self.engine.last_cursor(), one_moment: false };
+        seen.fetched(asks_of(keys.to_vec()), kept, self.store.removals());
+        true
     }
 
     /// Reads rows and ranges in one call and returns them; records only how new they are.

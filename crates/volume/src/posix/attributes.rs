@@ -118,7 +118,10 @@ impl Mount {
 
     fn attributes_of_directory(&self, ino: Ino) -> Result<Attributes, PosixError> {
         let found = self.consistent(|seen| {
-            self.volume.fetch_kept(self.rows_of_directory(ino), seen)?;
+            let rows = self.rows_of_directory(ino);
+            if !self.volume.fetch_kept(&rows, seen) {
+                self.volume.fetch_to_keep(rows, seen)?;
+            }
             let found = self.locate_directory(ino, seen)?.ok_or(PosixError::Stale)?;
             self.attributes_inside(&found.entry, seen)
         });

@@ -5,7 +5,8 @@
 //!                `RECENT_MAX` entries, and of every `MARK_STEP`-th one before, so memory is bounded. Continuing where
 //!                a reader stopped, or up to `RECENT_MAX` entries before, is exact whatever changes meanwhile; further
 //!                back, entries are counted from the preceding mark.
-//!             E2 only names are kept between pages: attributes are read when they are returned.
+//!             E2 no attributes are kept between calls: they are read when they are returned. A reader that wants names alone gets the
+//!                rest of a page first, as long as it goes on where it stopped: rows of PostgreSQL cost less by the thousand.
 //! Locking:    the handle's reader, over a page: two threads that read one handle are serialized.
 //! Not here:   `.` and `..`, the kernel's buffers (the door).
 
@@ -32,8 +33,12 @@ const MARK_STEP: u64 = 1024;
 /// Minimum and maximum rows of a page.
 const PAGE_ROWS_MIN: usize = 16;
 const PAGE_ROWS_MAX: usize = 512;
+/// Most rows of a page without attributes, of which the handle keeps what the visitor did not take.
+const NAMES_ROWS_MAX: usize = 2048;
 /// Rows of a handle's first page.
 const FIRST_PAGE_ROWS: usize = 64;
+/// Least rows of a page without attributes where each page is a round trip: most directories are one page then.
+const NAMES_ROWS_MIN_WAITING: usize = 1024;
 /// Rows read beyond those that the last page's visitor took: they show whether a file is beside a directory.
 const ROWS_AHEAD: usize = 4;
 
@@ -52,6 +57,18 @@ struct Reader {
     marks: BTreeMap<u64, String>,
     /// Rows that the next page reads.
     page_rows: usize,
+    /// Of names alone (E2).
+    ahead: Option<Ahead>,
+}
+
+/// The rest of a page.
+#[derive(Debug)]
+struct Ahead {
+    page: Page,
+    /// Of the first row that was not returned.
+    index: usize,
+    /// Of the entry before it.
+    cookie: u64,
 }
 
 /// Where to continue: after this name (`None`: at the start), after this many more entries.
@@ -60,7 +77,7 @@ struct From {
     skip: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Page {
     /// The rows' sort names, concatenated: one allocation instead of one per row.
     names: String,
@@ -75,6 +92,7 @@ struct Page {
     ended: bool,
 }
 
+#[derive(Debug)]
 struct Row {
     /// The end of its name in `names`.
     name_end: usize,
@@ -82,6 +100,7 @@ struct Row {
 }
 
 /// The facts of a row that an entry needs.
+#[derive(Debug)]
 enum Found {
     /// `stored`: if attributes are wanted.
     File {
@@ -116,7 +135,7 @@ impl Found {
 
 impl Reader {
     fn new() -> Reader {
-        Reader { recent: VecDeque::new(), newest: 0, marks: BTreeMap::new(), page_rows: FIRST_PAGE_ROWS }
+        Reader { recent: VecDeque::new(), newest: 0, marks: BTreeMap::new(), page_rows: FIRST_PAGE_ROWS, ahead: None }
     }
 
     fn note(&mut self, sort_name: &str) {
@@ -155,9 +174,15 @@ impl Reader {
         From { after, skip: cookie - at }
     }
 
-    /// The visitor took this many entries of a page.
+    /// The visitor took this many entries of pages with attributes.
     fn adapt(&mut self, taken: usize) {
         self.page_rows = (taken + ROWS_AHEAD).clamp(PAGE_ROWS_MIN, PAGE_ROWS_MAX);
+    }
+
+    /// The rest of the last page, for a reader that goes on there.
+    fn take_ahead(&mut self, cookie: u64, with_attributes: bool) -> Option<Ahead> {
+        let ahead = self.ahead.take()?;
+        (!with_attributes && cookie > 0 && cookie == ahead.cookie && cookie == self.newest).then_some(ahead)
     }
 }
 
@@ -211,11 +236,22 @@ impl Mount {
         visit: &mut dyn FnMut(&DirectoryItem<'_>) -> bool,
     ) -> Result<(), PosixError> {
         let mut reader = handle.reader.lock();
+        let mut ahead = reader.take_ahead(cookie, with_attributes);
         let From { mut after, mut skip } = reader.seek(cookie);
+        let (rows_min, rows_max) = match with_attributes {
+            true => (0, PAGE_ROWS_MAX),
+            false if self.volume.engine.waits() => (NAMES_ROWS_MIN_WAITING, NAMES_ROWS_MAX),
+            false => (0, NAMES_ROWS_MAX),
+        };
         let mut taken = 0;
         loop {
-            let page = self.read_page(handle.ino, after.as_deref(), reader.page_rows, with_attributes)?;
-            for index in 0..page.rows.len() {
+            let (page, first) = match ahead.take() {
+                Some(ahead) => (ahead.page, ahead.index),
+                None => {
+                    (self.read_page(handle.ino, after.as_deref(), reader.page_rows.max(rows_min), with_attributes)?, 0)
+                }
+            };
+            for index in first..page.rows.len() {
                 let sort_name = page.name(index);
                 let Some(mut item) = self.item(handle.ino, &page, index, with_attributes)? else { continue };
                 if skip > 0 {
@@ -225,7 +261,11 @@ impl Mount {
                 }
                 item.cookie = reader.newest + 1;
                 if !visit(&item) {
-                    reader.adapt(taken);
+                    if with_attributes {
+                        reader.adapt(taken);
+                    } else {
+                        reader.ahead = Some(Ahead { page, index, cookie: reader.newest });
+                    }
                     return Ok(());
                 }
                 taken += 1;
@@ -237,11 +277,13 @@ impl Mount {
             match page.rows.len().checked_sub(1) {
                 Some(last) if !page.ended => after = Some(page.name(last).to_owned()),
                 _ => {
-                    reader.adapt(taken);
+                    if with_attributes {
+                        reader.adapt(taken);
+                    }
                     return Ok(());
                 }
             }
-            reader.page_rows = (reader.page_rows * 2).min(PAGE_ROWS_MAX);
+            reader.page_rows = (reader.page_rows.max(rows_min) * 2).min(rows_max);
         }
     }
 

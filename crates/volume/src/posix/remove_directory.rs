@@ -21,6 +21,7 @@ use crate::watch::Notice;
 impl Mount {
     pub fn remove_directory(&self, parent: Ino, name: &Name) -> Result<(), PosixError> {
         let removed = self.change(|one| {
+            self.look_at(&[(parent, name)], one)?;
             let found = match self.resolve(parent, name, &mut one.seen)?.found {
                 Some(Found::Directory(found)) => found,
                 Some(Found::File(_)) => return Err(PosixError::NotDirectory.into()),

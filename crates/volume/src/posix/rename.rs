@@ -51,7 +51,7 @@ impl Mount {
         mode: RenameMode,
     ) -> Result<(), PosixError> {
         self.change(|one| {
-            self.look_at_both([(parent, name), (new_parent, new_name)], &mut one.seen)?;
+            self.look_at(&[(parent, name), (new_parent, new_name)], one)?;
             let from =
                 Side { name: self.resolve(parent, name, &mut one.seen)?, directory: self.directory(parent, one)? };
             let Some(source) = from.name.found.as_ref() else { return Err(PosixError::NotFound.into()) };
@@ -81,6 +81,8 @@ impl Mount {
     ) -> Result<Option<Committed>, Attempt> {
         let now = self.volume.now();
         let mut draft = Draft::default();
+        from.name.assert_kept(&mut draft, from.ino(), one);
+        to.name.assert_kept(&mut draft, to.ino(), one);
         self.draft_change_in(&mut draft, &from.directory, now.0);
         if from.ino() != to.ino() {
             self.draft_change_in(&mut draft, &to.directory, now.0);
@@ -160,6 +162,8 @@ impl Mount {
     ) -> Result<Option<Committed>, Attempt> {
         let now = self.volume.now();
         let mut draft = Draft::default();
+        from.name.assert_kept(&mut draft, from.ino(), one);
+        to.name.assert_kept(&mut draft, to.ino(), one);
         self.draft_change_in(&mut draft, &from.directory, now.0);
         if from.ino() != to.ino() {
             self.draft_change_in(&mut draft, &to.directory, now.0);

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::{Ask, RowVersion};
+use margay_meta::RowVersion;
 use margay_rows::record::{DirectoryEntry, Entry};
 use margay_rows::{Ino, key};
 
@@ -71,9 +71,8 @@ pub(crate) struct Resolved {
 }
 
 /// The two rows that a name may be: a directory and a file.
-fn asks_of_name(parent: Ino, name: &str) -> [Ask; 2] {
-    let entry = |sort_name: &str| Ask::Get { key: key::entry(parent, sort_name.as_bytes()) };
-    [entry(&sort_name_of_directory(name)), entry(name)]
+fn rows_of_name(parent: Ino, name: &str) -> [Vec<u8>; 2] {
+    [key::entry(parent, sort_name_of_directory(name).as_bytes()), key::entry(parent, name.as_bytes())]
 }
 
 fn sort_name_of_directory(name: &str) -> String {
@@ -102,6 +101,14 @@ impl Resolved {
     /// Its sort name as an entry of this kind.
     pub(crate) fn sort_name(&self, kind: FileKind) -> String {
         if kind == FileKind::Directory { sort_name_of_directory(&self.name) } else { self.name.clone() }
+    }
+
+    /// Asserts the other entry of a file's name, where the name was resolved from cached rows: somebody may have made a
+    /// directory of that name since. (Rows that were just read need it not: the change then comes before the directory.)
+    pub(crate) fn assert_kept(&self, draft: &mut Draft, parent: Ino, one: &Try) {
+        if one.kept && !self.beside && matches!(self.found, Some(Found::File(_))) {
+            draft.assert_absent(self.directory_key(parent));
+        }
     }
 
     /// Drafts that the name is free, and returns the key for something of this kind.
@@ -138,7 +145,7 @@ impl Mount {
             Name::Plain(name) => {
                 check_name(name)?;
                 if !seen.is_ahead() {
-                    self.volume.fetch_here(asks_of_name(parent, name).into(), seen)?;
+                    self.volume.fetch_to_keep(rows_of_name(parent, name).into(), seen)?;
                 }
                 resolved(name, false, self.find(parent, name, seen)?)
             }
@@ -157,13 +164,24 @@ impl Mount {
         }
     }
 
-    /// Reads all entries of two names in one call.
-    pub(crate) fn look_at_both(&self, names: [(Ino, &Name); 2], seen: &mut Seen) -> Result<(), PosixError> {
-        let asks = names.iter().flat_map(|(parent, name)| match name {
-            Name::Plain(name) => asks_of_name(*parent, name).to_vec(),
-            Name::Beside(_) | Name::Long { .. } => Vec::new(),
-        });
-        Ok(self.volume.fetch_here(asks.collect(), seen)?)
+    /// Reads all entries of a change's names in one call. The first attempt takes them from the cache, if a look-up has
+    /// brought them there.
+    pub(crate) fn look_at(&self, names: &[(Ino, &Name)], one: &mut Try) -> Result<(), PosixError> {
+        let rows: Vec<_> = names
+            .iter()
+            .flat_map(|(parent, name)| match name {
+                Name::Plain(name) => rows_of_name(*parent, name).to_vec(),
+                Name::Beside(_) | Name::Long { .. } => Vec::new(),
+            })
+            .collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        one.kept = !one.fresh && self.volume.fetch_kept(&rows, &mut one.seen);
+        if !one.kept {
+            self.volume.fetch_to_keep(rows, &mut one.seen)?;
+        }
+        Ok(())
     }
 
     fn resolve_beside(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Resolved, PosixError> {

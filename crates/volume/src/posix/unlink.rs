@@ -15,6 +15,7 @@ use crate::posix::resolve::Found;
 impl Mount {
     pub fn unlink(&self, parent: Ino, name: &Name) -> Result<(), PosixError> {
         self.change(|one| {
+            self.look_at(&[(parent, name)], one)?;
             let resolved = self.resolve(parent, name, &mut one.seen)?;
             let located = match &resolved.found {
                 Some(Found::File(located)) => located,
@@ -23,6 +24,7 @@ impl Mount {
             };
             let directory = self.directory(parent, one)?;
             let mut draft = Draft::default();
+            resolved.assert_kept(&mut draft, parent, one);
             self.draft_change_in(&mut draft, &directory, self.volume.now().0);
             self.draft_end_of_name(&mut draft, (parent, resolved.name.as_str()), located, one)?;
             draft.delete(located.entry_key.clone());

@@ -27,6 +27,12 @@ impl Volume {
         Ok(self.engine.wait_durable(self.engine.last_cursor())?)
     }
 
+    /// Whether rows of own segments lag behind their copies. That follows no commit, so it is to be looked for while nothing is
+    /// committed, too.
+    pub fn has_stale_rows(&self) -> bool {
+        !self.stores.is_alone() && !self.segment_rows.stale().0.is_empty()
+    }
+
     /// Updates the rows of own segments from their files.
     pub(super) fn record_segments(&self, lease: &Lease) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();
