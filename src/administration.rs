@@ -55,6 +55,8 @@ pub enum WorkAnswer {
 /// Why a work was not done; one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDone {
+    /// What is wished cannot be understood; nothing was done.
+    BadWish(String),
     Failed(String),
     /// This process does not have it (D5).
     Elsewhere(String),
@@ -64,6 +66,11 @@ impl From<String> for NotDone {
     fn from(error: String) -> NotDone {
         NotDone::Failed(error)
     }
+}
+
+/// For what reads a wish: the error is one line.
+pub fn bad_wish(error: impl Into<String>) -> NotDone {
+    NotDone::BadWish(error.into())
 }
 
 /// A work that is being done.
@@ -103,7 +110,7 @@ impl Administered for Server {
     }
 
     fn run(self: Arc<Self>, work: &'static AdminWork, wish: Value) -> Doing {
-        Box::pin(async move { (work.run)(&self, wish).await.map_err(NotDone::Failed) })
+        Box::pin(async move { (work.run)(&self, wish).await })
     }
 }
 
@@ -167,7 +174,7 @@ async fn run(
     let done = Arc::clone(process).run(work, wish).await;
     let (outcome, error) = match &done {
         Ok(_) => (AuditOutcome::Done, ""),
-        Err(NotDone::Failed(error) | NotDone::Elsewhere(error)) => (AuditOutcome::Failed, error.as_str()),
+        Err(NotDone::BadWish(error) | NotDone::Failed(error) | NotDone::Elsewhere(error)) => (AuditOutcome::Failed, error.as_str()),
     };
     let (resource, took) = (work.resource(&noted), clock.monotonic().saturating_sub(begun));
     let action = work.action(&noted).unwrap_or_default();
@@ -179,6 +186,7 @@ async fn run(
     let response = match done {
         Ok(WorkAnswer::Value(value)) => answer::json(StatusCode::OK, &value),
         Ok(WorkAnswer::Stream(stream)) => stream,
+        Err(NotDone::BadWish(error)) => refuse(StatusCode::BAD_REQUEST, &error),
         Err(NotDone::Failed(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error),
         Err(NotDone::Elsewhere(error)) => refuse(StatusCode::NOT_IMPLEMENTED, &error),
     };

@@ -151,6 +151,7 @@ async fn answered(data: &Path, response: Response<Incoming>) -> Result<Value, Fa
     match (status.is_success(), value.get("error").and_then(Value::as_str)) {
         (true, _) => Ok(value),
         (false, Some(error)) if status == StatusCode::NOT_IMPLEMENTED => Err(Failure::refused(error.to_owned())),
+        (false, Some(error)) if status == StatusCode::BAD_REQUEST => Err(Failure::usage(error.to_owned())),
         (false, Some(error)) => Err(Failure::failed(error.to_owned())),
         (false, None) => Err(fail(&status)),
     }

@@ -21,7 +21,7 @@ use margay_metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::admin::{self, Healthy};
-use crate::administration::{self, AdminWork, Administered, Doing, NotDone, PREFIX, Remote, TopView, WorkAnswer};
+use crate::administration::{self, AdminWork, Administered, Doing, NotDone, PREFIX, Remote, TopView, WorkAnswer, bad_wish};
 use crate::audit::Audit;
 use crate::backup::{self, BackupWish};
 use crate::checks::Checks;
@@ -135,18 +135,18 @@ impl Endpoint {
         }
     }
 
-    async fn backup(&self, wish: &Value) -> Result<Value, String> {
-        let wish = BackupWish::from_json(wish)?;
+    async fn backup(&self, wish: &Value) -> Result<Value, NotDone> {
+        let wish = BackupWish::from_json(wish).map_err(bad_wish)?;
         if wish.with_keys {
-            return Err(NO_KEYS.to_owned());
+            return Err(bad_wish(NO_KEYS));
         }
-        backup::make_of_running(Arc::clone(&self.storage), wish).await
+        Ok(backup::make_of_running(Arc::clone(&self.storage), wish).await?)
     }
 
     fn dump(&self, wish: &Value) -> Result<WorkAnswer, NotDone> {
         let wish = DumpWish::from_json(wish);
         if wish.with_keys {
-            return Err(NotDone::Failed(NO_KEYS.to_owned()));
+            return Err(bad_wish(NO_KEYS));
         }
         Ok(WorkAnswer::Stream(dump::answer(&self.storage, wish)))
     }
@@ -154,7 +154,7 @@ impl Endpoint {
     fn top(self: &Arc<Self>, wish: &Value) -> Result<WorkAnswer, NotDone> {
         let (process, trace) = (Arc::clone(self) as Arc<dyn Administered>, Arc::clone(&self.trace));
         let view = TopView { process, requests: Arc::default(), traffic: Arc::clone(&self.traffic), trace };
-        Ok(view.stream(wish)?)
+        view.stream(wish)
     }
 
     /// A task of an operator; the result of a check is kept.

@@ -26,6 +26,7 @@ use crate::buckets;
 use crate::checks::Checks;
 use crate::mounts::{MountWish, Mounts};
 use crate::process;
+use crate::screen;
 use crate::spans::Spans;
 use crate::trace::Trace;
 use crate::watching::{self, Watched};
@@ -130,6 +131,7 @@ impl Server {
             "process": std::process::id(),
             "data": self.data.display().to_string(),
             "address": address.map(|address| address.to_string()),
+            "endpoint": address.map(|address| screen::endpoint(address, self.tls.is_some())),
             "admin_address": admin.map(|address| address.to_string()),
             "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
             "uptime_seconds": self.uptime().as_secs(),

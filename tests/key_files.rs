@@ -39,6 +39,8 @@ fn the_client_reads_the_files_of_other_tools() {
     let data = server.data.to_str().unwrap();
     let (code, error) = client("other", &["--data", data, "--endpoint", &server.endpoint, "ls"]);
     assert!(code == Some(0), "a directory that is named comes first: {error}");
+    let (code, error) = client("other", &["--data", data, "ls"]);
+    assert!(code == Some(0), "and it knows where its server listens: {error}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use margay_s3::identities::Identities;
 use margay_s3::simulation::{Given, QUESTIONS_MAX, Question, Simulation, shown};
 use serde_json::{Value, json};
 
-use super::WorkAnswer;
+use super::{NotDone, WorkAnswer, bad_wish};
 use crate::server::Server;
 
 impl Server {
@@ -22,15 +22,15 @@ impl Server {
     }
 }
 
-pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, String> {
-    let who = wish["who"].as_str().ok_or("the request lacks who")?;
+pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, NotDone> {
+    let who = wish["who"].as_str().ok_or_else(|| bad_wish("the request lacks who"))?;
     let peer = match wish["source_ip"].as_str() {
         None => IpAddr::from(Ipv4Addr::LOCALHOST),
-        Some(text) => text.parse().map_err(|_| format!("source_ip: {text} is no address"))?,
+        Some(text) => text.parse().map_err(|_| bad_wish(format!("source_ip: {text} is no address")))?,
     };
     let secure = wish["secure"].as_bool().unwrap_or(server.tls.is_some());
     let given = Given { peer, secure, prefix: wish["prefix"].as_str().map(str::to_owned) };
-    let (questions, simulation) = (questions(&wish["questions"])?, server.simulation());
+    let (questions, simulation) = (questions(&wish["questions"]).map_err(bad_wish)?, server.simulation());
     let identity = simulation.identity(who).await?;
     let mut verdicts = Vec::with_capacity(questions.len());
     for question in &questions {

@@ -14,10 +14,10 @@ use margay_accounts::identities::ORDER_PATH;
 use margay_s3::administration::SERVER;
 use serde_json::Value;
 
-use super::{WorkAnswer, simulate, top, watch, works};
+use super::{NotDone, WorkAnswer, simulate, top, watch, works};
 use crate::server::Server;
 
-pub(super) type Done<'a> = Pin<Box<dyn Future<Output = Result<WorkAnswer, String>> + Send + 'a>>;
+pub(super) type Done<'a> = Pin<Box<dyn Future<Output = Result<WorkAnswer, NotDone>> + Send + 'a>>;
 
 /// From where a work may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use margay_metrics::{BUCKETS_US, OperationCounts, Requests};
 use serde_json::{Value, json};
 
 use super::lines::{self, Gone, Lines};
-use super::{Administered, WorkAnswer};
+use super::{Administered, NotDone, WorkAnswer, bad_wish};
 use crate::process;
 use crate::server::Server;
 use crate::trace::Trace;
@@ -54,7 +54,7 @@ impl Look {
     }
 }
 
-pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, String> {
+pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, NotDone> {
     let view = TopView {
         process: Arc::clone(server) as Arc<dyn Administered>,
         requests: Arc::clone(&server.requests),
@@ -66,11 +66,11 @@ pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnsw
 
 impl TopView {
     /// Begins to show it; the error is one line.
-    pub fn stream(self, wish: &Value) -> Result<WorkAnswer, String> {
-        let seconds = wish["seconds"].as_u64().unwrap_or(SECONDS_DEFAULT);
-        if !SECONDS.contains(&seconds) {
-            return Err(format!("seconds is {} to {}", SECONDS.start(), SECONDS.end()));
-        }
+    pub fn stream(self, wish: &Value) -> Result<WorkAnswer, NotDone> {
+        let seconds = if wish["seconds"].is_null() { Some(SECONDS_DEFAULT) } else { wish["seconds"].as_u64() };
+        let Some(seconds) = seconds.filter(|seconds| SECONDS.contains(seconds)) else {
+            return Err(bad_wish(format!("seconds is {} to {}", SECONDS.start(), SECONDS.end())));
+        };
         let seat = self.trace.seat()?;
         let (lines, response) = lines::open();
         tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::WorkAnswer;
+use super::{NotDone, WorkAnswer};
 use super::lines::{self, Gone, Lines, PULSE};
 use crate::server::Server;
 use crate::trace::{Trace, TraceEvent, Watcher};
@@ -42,12 +42,12 @@ impl Filter {
     }
 }
 
-pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, String> {
+pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnswer, NotDone> {
     show_requests(&server.trace, &wish)
 }
 
 /// Begins to show the requests that end; the error is one line.
-pub fn show_requests(trace: &Arc<Trace>, wish: &Value) -> Result<WorkAnswer, String> {
+pub fn show_requests(trace: &Arc<Trace>, wish: &Value) -> Result<WorkAnswer, NotDone> {
     let (filter, watcher) = (Filter::of(wish), trace.watch()?);
     let (lines, response) = lines::open();
     tokio::spawn(async move {

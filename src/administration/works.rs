@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::WorkAnswer;
+use super::{NotDone, WorkAnswer, bad_wish};
 use crate::backup::{self, BackupWish};
 use crate::buckets::{self, QuotaChange};
 use crate::disks;
@@ -26,15 +26,15 @@ use crate::works::Work;
 /// How long an unmount waits for programs that use the mount, at most: other works on mounts wait as long.
 const UNMOUNT_WAIT_MAX: Duration = Duration::from_secs(600);
 
-type Outcome = Result<WorkAnswer, String>;
+type Outcome = Result<WorkAnswer, NotDone>;
 
 fn value(value: Value) -> Outcome {
     Ok(WorkAnswer::Value(value))
 }
 
 /// A text of the wish.
-fn text(wish: &Value, name: &str) -> Result<String, String> {
-    wish[name].as_str().map(str::to_owned).ok_or_else(|| format!("the request lacks {name}"))
+fn text(wish: &Value, name: &str) -> Result<String, NotDone> {
+    wish[name].as_str().map(str::to_owned).ok_or_else(|| bad_wish(format!("the request lacks {name}")))
 }
 
 /// Runs what waits for disks on a thread for that.
@@ -59,7 +59,7 @@ pub(super) async fn buckets(server: &Arc<Server>, _: Value) -> Outcome {
 }
 
 pub(super) async fn quota(server: &Arc<Server>, wish: Value) -> Outcome {
-    let (bucket, change) = QuotaChange::from_json(&wish)?;
+    let (bucket, change) = QuotaChange::from_json(&wish).map_err(bad_wish)?;
     let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
     value(changed.map_err(|error| error.to_string())?)
 }
@@ -117,12 +117,13 @@ pub(super) async fn fsck(server: &Arc<Server>, wish: Value) -> Outcome {
 }
 
 pub(super) async fn identities(server: &Arc<Server>, wish: Value) -> Outcome {
-    value(server.identities.answer_json(wish.to_string().as_bytes()).await?)
+    let wanted = serde_json::from_value(wish).map_err(|error| bad_wish(format!("that is no order: {error}")))?;
+    value(server.identities.answer(wanted).await?)
 }
 
 pub(super) async fn mount(server: &Arc<Server>, wish: Value) -> Outcome {
     let path = text(&wish, "path")?;
-    let choice = MountChoice::parse(&text(&wish, "options")?)?;
+    let choice = MountChoice::parse(&text(&wish, "options")?).map_err(bad_wish)?;
     server.mount(MountWish::new(&text(&wish, "bucket")?, Path::new(&path), choice)?, wish["create"] == true).await?;
     value(json!({ "mounted": path }))
 }
@@ -142,7 +143,7 @@ pub(super) async fn disk(server: &Arc<Server>, wish: Value) -> Outcome {
 }
 
 pub(super) async fn backup(server: &Arc<Server>, wish: Value) -> Outcome {
-    value(backup::make_of_running(Arc::clone(&server.storage), BackupWish::from_json(&wish)?).await?)
+    value(backup::make_of_running(Arc::clone(&server.storage), BackupWish::from_json(&wish).map_err(bad_wish)?).await?)
 }
 
 pub(super) async fn dump(server: &Arc<Server>, wish: Value) -> Outcome {
@@ -157,8 +158,9 @@ pub async fn fsck_of(storage: &Arc<Storage>, wish: &Value) -> Result<Value, Stri
 }
 
 /// Where the bytes of an object are.
-pub async fn places_of(storage: &Arc<Storage>, wish: &Value) -> Result<Value, String> {
+pub async fn places_of(storage: &Arc<Storage>, wish: &Value) -> Result<Value, NotDone> {
     let (bucket, name) = (text(wish, "bucket")?, text(wish, "key")?);
     let engine = storage.rows.engine();
-    blocking(move || places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"))).await
+    let find = move || places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"));
+    Ok(blocking(find).await?)
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use margay_accounts::root_keys;
 use margay_bench::target::{Target, TargetArgs};
 use margay_bench::{BenchCommand, BenchError, Credentials, FoundKeys};
@@ -13,6 +14,7 @@ use margay_client::credentials::{Places, Profile, Variables};
 use margay_env::Env;
 
 use super::arguments::DataArgs;
+use crate::control;
 use crate::exit::{Code, Failure};
 
 /// Variables that name where keys are.
@@ -68,13 +70,20 @@ fn find(args: &DataArgs, of_directory: Option<Credentials>) -> Result<FoundKeys,
     let variables = Variables::of_process(&env);
     let names_place = args.data.is_none() && variables.first(&PLACES).is_some();
     if let Some(pair) = of_directory.filter(|_| !names_place) {
-        return Ok(FoundKeys { keys: pair.into(), endpoint: None, region: None });
+        return Ok(FoundKeys { keys: pair.into(), endpoint: listens(&env, args), region: None });
     }
     let profile = Profile::load(&env, &variables, None)?;
     let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
     let (region, endpoint) = (region.map(str::to_owned), profile.endpoint("s3").map(str::to_owned));
     let keys = KeyChain::looked_for(&env, Places { variables, profile: None });
     Ok(FoundKeys { keys, endpoint, region })
+}
+
+/// Where the server of this data directory listens, if one runs.
+fn listens(env: &Env, args: &DataArgs) -> Option<String> {
+    let data = args.settings(env).ok()?.data;
+    let status = super::runtime(1).ok()?.block_on(control::ask(&data, Method::GET, "/status")).ok()??;
+    status["endpoint"].as_str().map(str::to_owned)
 }
 
 /// The keys of the data directory, if this user may read them.

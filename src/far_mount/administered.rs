@@ -79,13 +79,13 @@ impl Running {
             "/top" => {
                 let Seen { requests, traffic, trace, .. } = self.seen.clone();
                 let view = TopView { process: self, requests, traffic, trace };
-                Ok(view.stream(&wish)?)
+                view.stream(&wish)
             }
             "/trace" if self.served.is_none() => {
                 let what = "this is a mount without an S3 door, so there are no requests to show; margay top shows what it does";
                 Err(NotDone::Elsewhere(what.to_owned()))
             }
-            "/trace" => Ok(show_requests(&self.seen.trace, &wish)?),
+            "/trace" => show_requests(&self.seen.trace, &wish),
             // F1.
             path => Err(NotDone::Elsewhere(self.elsewhere(path))),
         }

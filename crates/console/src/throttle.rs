@@ -1,7 +1,9 @@
-//! Limits failed sign-ins, by peer and by access key.
+//! Limits failed sign-ins, by peer, by access key, and by both.
 //!
-//! Why:        secrets that people choose can be guessed if guesses are free.
-//! Invariants: T1 within `WINDOW` a peer has `FAILURES_PER_PEER_MAX` failures and a key `FAILURES_PER_KEY_MAX`.
+//! Why:        secrets that people choose can be guessed if guesses are free. Behind a proxy all people are one peer: who fails again and
+//!             again with one key must not keep the others out.
+//! Invariants: T1 within `WINDOW` a peer has `FAILURES_PER_PAIR_MAX` failures with one key, and `FAILURES_PER_PEER_MAX` with all; a key
+//!                has `FAILURES_PER_KEY_MAX` from everywhere.
 //!             T2 at most `REMEMBERED_MAX` of them are remembered: then the oldest goes.
 //! Locking:    one mutex, held for look-ups in memory.
 //! Not here:   who is right (`sign_in`).
@@ -14,13 +16,15 @@ use parking_lot::Mutex;
 
 /// For how long a failure counts.
 pub const WINDOW: Duration = Duration::from_secs(60);
-pub const FAILURES_PER_PEER_MAX: u32 = 10;
+pub const FAILURES_PER_PAIR_MAX: u32 = 10;
+pub const FAILURES_PER_PEER_MAX: u32 = 100;
 /// More than of a peer: a stranger should not be able to keep a user out by a few guesses.
 pub const FAILURES_PER_KEY_MAX: u32 = 50;
 const REMEMBERED_MAX: usize = 8192;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Who {
+    Pair(Option<IpAddr>, String),
     Peer(Option<IpAddr>),
     Key(String),
 }
@@ -88,6 +92,10 @@ fn make_room(failures: &mut HashMap<Who, Failures>) {
     }
 }
 
-fn limits(peer: Option<IpAddr>, access_key: &str) -> [(Who, u32); 2] {
-    [(Who::Peer(peer), FAILURES_PER_PEER_MAX), (Who::Key(access_key.to_owned()), FAILURES_PER_KEY_MAX)]
+fn limits(peer: Option<IpAddr>, access_key: &str) -> [(Who, u32); 3] {
+    [
+        (Who::Pair(peer, access_key.to_owned()), FAILURES_PER_PAIR_MAX),
+        (Who::Peer(peer), FAILURES_PER_PEER_MAX),
+        (Who::Key(access_key.to_owned()), FAILURES_PER_KEY_MAX),
+    ]
 }

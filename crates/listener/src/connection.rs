@@ -3,7 +3,8 @@
 //! Why:        an idle connection costs its socket and this small task, but no buffers. So ten thousand idle clients
 //!             fit into a few MiB (the HTTP library alone would hold 16 KiB for each).
 //! Invariants: C1 a parked connection has given back every byte that was read ahead.
-//!             C2 a connection is closed only when it is idle, except on errors, limits and the end of the drain.
+//!             C2 a connection is closed only when it is idle, except on errors, limits and the end of the drain. One that is idle
+//!                also ends when another needs its place (`idle`).
 //! Not here:   accepting and counting connections (`listener`), what requests mean (the handler).
 
 use std::convert::Infallible;
@@ -122,7 +123,9 @@ pub(crate) async fn serve(
         let perhaps_read = wire.has_ahead() || (first && wire.stream().is_tls());
         if !perhaps_read {
             tokio::select! {
-                ready = timeout(served, wire.stream().readable()) => if !matches!(ready, Ok(Ok(()))) { return },
+                ready = shared.idle.until(timeout(served, wire.stream().readable())) => {
+                    if !matches!(ready, Some(Ok(Ok(())))) { return }
+                }
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 
 use crate::body::{RequestBody, ResponseBody};
+use crate::idle::Idle;
 use crate::unread::Unread;
 use crate::{ConnectionLimits, Traffic};
 
@@ -27,4 +28,5 @@ pub(crate) struct Shared {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) unread: Arc<Unread>,
+    pub(crate) idle: Idle,
 }

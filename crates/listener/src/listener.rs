@@ -1,7 +1,8 @@
 //! Accepts connections within limits, and drains them when the server stops.
 //!
 //! Why:        slow, idle or too many clients cost little and never slow down others.
-//! Invariants: L1 at most `connections_max` connections are served; a further one is answered `503 SlowDown`.
+//! Invariants: L1 at most `connections_max` connections are served; a further one takes the place of one that is idle, or is answered
+//!                `503 SlowDown`.
 //!             L2 after `stop` no request begins; running ones get the drain time.
 //!             L3 responses that clients do not read hold at most `unread_bytes_max` in total, plus one piece per
 //!                reader.
@@ -19,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::handler::{Handler, Shared};
+use crate::idle::Idle;
 use crate::tls::{Beginning, Tls};
 use crate::unread::Unread;
 use crate::wire::Stream;
@@ -28,6 +30,8 @@ use crate::{BindError, ConnectionLimits, Traffic, connection};
 const BACKLOG: u32 = 4096;
 /// Clients that are sent `503` at once because the limit of connections is reached.
 const REFUSALS_MAX: usize = 64;
+/// How long a new connection waits for the place of one that was told to end.
+const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (most likely no file descriptors are left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -110,7 +114,7 @@ impl Listener {
         let (stop, stopped) = watch::channel(false);
         let listener = Listener { address, places, places_max, stop };
         let unread = Unread::new(limits.unread_bytes_max, Arc::clone(&traffic));
-        (listener, Arc::new(Shared { handler, traffic, limits, unread }), stopped)
+        (listener, Arc::new(Shared { handler, traffic, limits, unread, idle: Idle::default() }), stopped)
     }
 
     /// Stops accepting and waits until every connection has ended; `false` when `drain_time_max` ran out first.
@@ -147,6 +151,17 @@ async fn accept_tcp(
             Ok(place) => {
                 let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
                 tokio::spawn(serve_tcp(stream, peer, tls, shared, stop, place));
+            }
+            // One that had time to end, and so its place, is waited for elsewhere: others shall be accepted.
+            Err(_) if shared.idle.end_one() => {
+                let places = Arc::clone(&places);
+                let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
+                tokio::spawn(async move {
+                    match timeout(PLACE_TIME_MAX, places.acquire_owned()).await {
+                        Ok(Ok(place)) => serve_tcp(stream, peer, tls, shared, stop, place).await,
+                        Ok(Err(_)) | Err(_) => shared.traffic.refused(),
+                    }
+                });
             }
             Err(_) => {
                 shared.traffic.refused();

@@ -277,9 +277,11 @@ async fn unread_answers_have_a_bound_together() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_to_slow_down() {
-    let (_listener, address, _) = start(ConnectionLimits { connections_max: 1, ..limits() }, None).await;
+    let busy = ConnectionLimits { connections_max: 1, stall_time_max: 2 * PATIENCE, body_rate_min: 0, ..limits() };
+    let (_listener, address, traffic) = start(busy, None).await;
     let mut first = TcpStream::connect(address).await.unwrap();
-    talk(&mut first, GET, "\r\n\r\n0\n").await;
+    first.write_all(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n1").await.unwrap();
+    until("the first request is under way", || traffic.running() == 1).await;
     let mut second = TcpStream::connect(address).await.unwrap();
     let answer = talk(&mut second, GET, "</Error>").await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("<Code>SlowDown</Code>"), "{answer}");
@@ -295,6 +297,28 @@ async fn one_connection_too_many_is_told_to_slow_down() {
         assert!(begun.elapsed() < PATIENCE, "{answer}");
         sleep(LOOK_STEP).await;
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_gives_its_place_to_a_new_one() {
+    let few = ConnectionLimits { connections_max: 3, idle_time_max: 4 * PATIENCE, ..limits() };
+    let (listener, address, traffic) = start(few, None).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        talk(&mut stream, GET, "\r\n\r\n0\n").await;
+        waiting.push(stream);
+    }
+    // Longer than the time after which a connection is parked.
+    sleep(Duration::from_millis(500)).await;
+    let mut fourth = TcpStream::connect(address).await.unwrap();
+    let answer = talk(&mut fourth, GET, "\r\n\r\n0\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    until_closed(&mut waiting[0]).await;
+    assert!(talk(&mut waiting[1], GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"), "only the oldest ended");
+    assert_eq!(traffic.open(), 3);
+    drop((waiting, fourth));
+    assert!(listener.stop(PATIENCE).await);
 }
 
 #[tokio::test]

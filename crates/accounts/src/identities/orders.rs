@@ -134,13 +134,10 @@ pub enum Wanted {
     },
 }
 
-impl Identities {
-    /// Parses an order and executes it. The error is one line.
-    pub async fn answer_json(&self, order: &[u8]) -> Result<Value, String> {
-        let wanted = serde_json::from_slice(order).map_err(|error| format!("that is no order: {error}"))?;
-        self.answer(wanted).await
-    }
+/// What commands call the holder of the root keys, who is no user.
+const ROOT_NAME: &str = "root";
 
+impl Identities {
     /// Executes an order and returns the answer. The error is one line.
     pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
         let order = match wanted {
@@ -238,6 +235,9 @@ impl Identities {
             access_key,
             secret_key,
         } = wanted;
+        if name == ROOT_NAME {
+            return Err(format!("{ROOT_NAME} is the holder of the server's own keys; choose another name"));
+        }
         let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
         if (describes_account || short_arns) && !account {
             return Err(
