@@ -32,7 +32,7 @@ pub use ports::{Pages, Rights, Who};
 pub use raw::{Shown, shown};
 pub use sessions::{IDLE_TIME_MAX, LIFE_TIME_MAX, PER_KEY_MAX, SESSIONS_MAX, Session, Sessions};
 pub use target::{TargetError, of_query};
-pub use throttle::{FAILURES_PER_KEY_MAX, FAILURES_PER_PEER_MAX, Throttle, WINDOW};
+pub use throttle::{FAILURES_PER_KEY_MAX, FAILURES_PER_PAIR_MAX, FAILURES_PER_PEER_MAX, Throttle, WINDOW};
 
 /// Everything of the console is below this path; `-` is no valid bucket name.
 pub const PATH: &str = "/-/console";

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use margay_console::{
-    FAILURES_PER_KEY_MAX, FAILURES_PER_PEER_MAX, IDLE_TIME_MAX, LIFE_TIME_MAX, PER_KEY_MAX, SESSIONS_MAX, Session,
+    FAILURES_PER_KEY_MAX, FAILURES_PER_PAIR_MAX, FAILURES_PER_PEER_MAX, IDLE_TIME_MAX, LIFE_TIME_MAX, PER_KEY_MAX, SESSIONS_MAX, Session,
     Sessions, Throttle, WINDOW,
 };
 use margay_env::sim::SimRandom;
@@ -79,14 +79,24 @@ fn ids_do_not_come_again() {
 fn a_peer_that_guesses_waits_and_others_do_not() {
     let throttle = Throttle::default();
     let peer = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
-    for _ in 0..FAILURES_PER_PEER_MAX {
+    for _ in 0..FAILURES_PER_PAIR_MAX {
         assert_eq!(throttle.check(peer(1), "a", SECOND), Ok(()));
         throttle.failed(peer(1), "a", SECOND);
     }
     assert_eq!(throttle.check(peer(1), "a", SECOND * 2), Err(WINDOW - SECOND));
-    assert!(throttle.check(peer(1), "another", SECOND * 2).is_err(), "whatever it guesses");
+    assert_eq!(throttle.check(peer(1), "another", SECOND * 2), Ok(()), "others may sit behind the same proxy");
     assert_eq!(throttle.check(peer(2), "a", SECOND * 2), Ok(()), "the key's owner is somewhere else");
     assert_eq!(throttle.check(peer(1), "a", SECOND + WINDOW), Ok(()));
+}
+
+#[test]
+fn a_peer_that_guesses_many_keys_waits() {
+    let throttle = Throttle::default();
+    for index in 0..FAILURES_PER_PEER_MAX {
+        assert_eq!(throttle.check(None, &index.to_string(), SECOND), Ok(()));
+        throttle.failed(None, &index.to_string(), SECOND);
+    }
+    assert!(throttle.check(None, "another", SECOND * 2).is_err(), "whatever it guesses");
 }
 
 #[test]
@@ -102,7 +112,7 @@ fn a_key_that_many_peers_guess_is_closed_for_a_while() {
 #[test]
 fn what_was_right_does_not_count() {
     let throttle = Throttle::default();
-    for _ in 0..FAILURES_PER_PEER_MAX * 3 {
+    for _ in 0..FAILURES_PER_PAIR_MAX * 3 {
         assert_eq!(throttle.check(None, "a", SECOND), Ok(()));
         throttle.failed(None, "a", SECOND);
         throttle.was_right(None, "a");
