@@ -174,7 +174,9 @@ async fn run(
     let done = Arc::clone(process).run(work, wish).await;
     let (outcome, error) = match &done {
         Ok(_) => (AuditOutcome::Done, ""),
-        Err(NotDone::BadWish(error) | NotDone::Failed(error) | NotDone::Elsewhere(error)) => (AuditOutcome::Failed, error.as_str()),
+        Err(NotDone::BadWish(error) | NotDone::Failed(error) | NotDone::Elsewhere(error)) => {
+            (AuditOutcome::Failed, error.as_str())
+        }
     };
     let (resource, took) = (work.resource(&noted), clock.monotonic().saturating_sub(begun));
     let action = work.action(&noted).unwrap_or_default();

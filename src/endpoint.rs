@@ -21,7 +21,9 @@ use margay_metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::admin::{self, Healthy};
-use crate::administration::{self, AdminWork, Administered, Doing, NotDone, PREFIX, Remote, TopView, WorkAnswer, bad_wish};
+use crate::administration::{
+    self, AdminWork, Administered, Doing, NotDone, PREFIX, Remote, TopView, WorkAnswer, bad_wish,
+};
 use crate::audit::Audit;
 use crate::backup::{self, BackupWish};
 use crate::checks::Checks;

@@ -33,7 +33,10 @@ fn the_client_reads_the_files_of_other_tools() {
     };
     assert_eq!(client("mine", &["mb", "s3://bucket"]), (Some(0), String::new()), "keys and endpoint of the profile");
     let (code, error) = client("none", &["ls"]);
-    assert!(code == Some(2) && error.contains("no profile none") && error.contains("MARGAY_ACCESS_KEY"), "{code:?} {error}");
+    assert!(
+        code == Some(2) && error.contains("no profile none") && error.contains("MARGAY_ACCESS_KEY"),
+        "{code:?} {error}"
+    );
     let (code, error) = client("other", &["--endpoint", &server.endpoint, "ls"]);
     assert!(code != Some(0) && error.contains("InvalidAccessKeyId"), "{code:?} {error}");
     let data = server.data.to_str().unwrap();

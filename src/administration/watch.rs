@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{NotDone, WorkAnswer};
 use super::lines::{self, Gone, Lines, PULSE};
+use super::{NotDone, WorkAnswer};
 use crate::server::Server;
 use crate::trace::{Trace, TraceEvent, Watcher};
 

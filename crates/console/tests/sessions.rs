@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use margay_console::{
-    FAILURES_PER_KEY_MAX, FAILURES_PER_PAIR_MAX, FAILURES_PER_PEER_MAX, IDLE_TIME_MAX, LIFE_TIME_MAX, PER_KEY_MAX, SESSIONS_MAX, Session,
-    Sessions, Throttle, WINDOW,
+    FAILURES_PER_KEY_MAX, FAILURES_PER_PAIR_MAX, FAILURES_PER_PEER_MAX, IDLE_TIME_MAX, LIFE_TIME_MAX, PER_KEY_MAX,
+    SESSIONS_MAX, Session, Sessions, Throttle, WINDOW,
 };
 use margay_env::sim::SimRandom;
 
