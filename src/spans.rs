@@ -56,6 +56,13 @@ impl Attribute {
     }
 }
 
+/// The two parts of a Host header, as OpenTelemetry wants them; an IPv6 address without its brackets.
+fn host_and_port(host: &str) -> (&str, Option<u16>) {
+    let parted = host.rsplit_once(':').and_then(|(name, port)| Some((name, Some(port.parse().ok()?))));
+    let (name, port) = parted.filter(|(name, _)| !name.contains(':') || name.ends_with(']')).unwrap_or((host, None));
+    (name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name), port)
+}
+
 /// A span that ended.
 #[derive(Clone, Debug)]
 struct Ended {
@@ -172,12 +179,13 @@ impl Spans {
     pub fn note_request(&self, done: &RequestDone<'_>) {
         let (Some(on), Some(place)) = (&self.0, done.span) else { return };
         let shown = done.subject.map(AccessSubject::shown).unwrap_or_default();
+        let (host, port) = host_and_port(shown.host);
         let mut attributes = vec![
             ("http.request.method", Attribute::text(shown.method)),
             ("url.path", Attribute::text(shown.path)),
             ("url.scheme", Attribute::text(if shown.is_secure { "https" } else { "http" })),
             ("http.response.status_code", Attribute::number(u64::from(done.status.as_u16()))),
-            ("server.address", Attribute::text(shown.host)),
+            ("server.address", Attribute::text(host)),
             ("client.address", Attribute::Text(done.peer.ip().to_canonical().to_string())),
             ("http.request.body.size", Attribute::number(done.bytes_in)),
             ("http.response.body.size", Attribute::number(done.bytes_out)),
@@ -196,6 +204,7 @@ impl Spans {
         ];
         let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
         attributes.extend(texts.map(|(key, text)| (key, Attribute::text(text))));
+        attributes.extend(port.map(|port| ("server.port", Attribute::number(u64::from(port)))));
         if !done.complete {
             attributes.push(("margay.client_gave_up", Attribute::Flag(true)));
         }
@@ -329,5 +338,20 @@ mod tests {
         let page = out.finish();
         assert!(page.contains("margay_spans_dropped_total{reason=\"queue_full\"} 7\n"), "{page}");
         assert!(page.contains(&format!("margay_spans_waiting {QUEUE_SPANS_MAX}\n")), "{page}");
+    }
+
+    #[test]
+    fn a_host_has_two_parts() {
+        for (host, parts) in [
+            ("127.0.0.1:9000", ("127.0.0.1", Some(9000))),
+            ("store.example", ("store.example", None)),
+            ("[::1]:9000", ("::1", Some(9000))),
+            ("[::1]", ("::1", None)),
+            ("::1", ("::1", None)),
+            ("a:b", ("a:b", None)),
+            ("", ("", None)),
+        ] {
+            assert_eq!(host_and_port(host), parts, "{host}");
+        }
     }
 }

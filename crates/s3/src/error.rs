@@ -153,7 +153,7 @@ codes! {
     ServiceUnavailable 503 "The server is not able to take this request now; see its log.";
     SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown 503 "Please reduce your request rate.";
-    StorageFull 507 "The server's disk is full; delete objects or add space.";
+    StorageFull 507 "The server's disk is full: it keeps limits.reserve_bytes free. Delete objects or add space.";
     TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object.";
     TruncatedInput 400 "Object decompression or parsing failed: the object is cut off.";
     UnexpectedContent 400 "This request does not support content";
