@@ -47,6 +47,7 @@ export async function versions({ page, s3, accessible }) {
   await within(async () => await ofServer() === 'v5*,v4,v3,v2', 'a version is deleted');
   check(!(await page.$$eval(`${DIALOG} button`, (all) => all.map((one) => one.getAttribute('aria-label')))).includes('Delete v5'), 'the one in force has no button for it');
   await page.waitForFunction(() => document.querySelectorAll('dialog[open] .lines li').length === 4);
+  equal(await text(page, `${DIALOG} .error[role=alert]`), '', 'what was said of too many is no longer said');
   check((await shown()).includes('docs/v6'), 'the text is still there');
   await press(page, 'Save as new version', DIALOG);
   await within(async () => await ofServer() === 'v6*,v5,v4,v3,v2', 'and is saved then');
@@ -112,6 +113,16 @@ export async function tags({ page, s3, accessible }) {
   await press(page, 'Delete paul', 'main');
   await press(page, 'Delete', DIALOG);
   await within(async () => !(await s3.iam({ Action: 'ListUsers' })).includes('>paul<'), 'and is deleted');
+
+  await s3.iam({ Action: 'CreateGroup', GroupName: 'sellers' });
+  await go(page, '#/people/groups', 'main table');
+  await opened(page, 'sellers');
+  await press(page, 'Rename', DIALOG);
+  await page.waitForFunction(() => document.querySelectorAll('dialog[open]').length === 2);
+  await fill(page, `${DIALOG}:last-of-type`, 'Path', '/shops/');
+  await press(page, 'Rename', `${DIALOG}:last-of-type footer`);
+  await within(async () => arnOf(await s3.iam({ Action: 'GetGroup', GroupName: 'sellers' })).endsWith(':group/shops/sellers'), 'a group gets another path and keeps its name');
+  await gone(page, 'dialog');
 
   await s3.iam({ Action: 'CreateRole', RoleName: 'tagged', Path: '/jobs/', AssumeRolePolicyDocument: '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}' });
   await go(page, '#/people/roles', 'main table');

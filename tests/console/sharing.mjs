@@ -4,8 +4,9 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { check, equal, gone, press, text, within } from './browser.mjs';
-import { go } from './flows.mjs';
+import { check, equal, fresh, gone, press, text, within } from './browser.mjs';
+import { go, signIn } from './flows.mjs';
+import { policyOf, user } from './server.mjs';
 import { fill } from './settings.mjs';
 
 const LIST = 'section[aria-labelledby=part-access-list]';
@@ -110,7 +111,7 @@ async function choose(page, names, content) {
   await chooser.accept(files);
 }
 
-export async function existing({ page, s3, accessible }) {
+export async function existing({ page, browser, s3, url, accessible }) {
   await s3.request('PUT', '/existing');
   for (const name of ['a', 'b']) await s3.put('existing', `up/${name}`, 'old');
   const contents = (names) => Promise.all(names.map(async (name) => (await s3.request('GET', `/existing/up/${name}`)).body)).then((all) => all.map((body) => body.slice(0, 3)).join());
@@ -136,6 +137,20 @@ export async function existing({ page, s3, accessible }) {
   await choose(page, ['e'], 'one');
   await within(async () => await contents(['e']) === 'one', 'without a name that exists nothing is asked');
   await done();
+
+  // Who may write and not read is told that it cannot be known.
+  const [accessKey, secretKey] = await user(s3, 'dropper', policyOf(['s3:PutObject', 'arn:aws:s3:::existing/*', 'Drop']));
+  const other = await fresh(browser);
+  await signIn({ page: other.page, url, accessKey, secretKey });
+  await go(other.page, '#/browse/existing/up%2F', '.rows');
+  await choose(other.page, ['a'], 'bad');
+  await other.page.waitForFunction(() => document.querySelector('dialog[open] h2')?.textContent === 'Upload without looking?');
+  await sure(other.page, 'Cancel');
+  equal(await contents(['a']), 'old', 'who may not see what exists replaces nothing without a question');
+  await choose(other.page, ['f'], 'six');
+  await sure(other.page, 'Upload');
+  await within(async () => await contents(['f']) === 'six', 'and uploads after it');
+  await other.context.close();
 
   // Many names are looked for in the listing, also where much lies between them that nobody asks for.
   const many = Array.from({ length: 120 }, (_, index) => `m-${String(index * 10).padStart(5, '0')}`);

@@ -25,7 +25,8 @@ export async function policy(one) {
     versions = (found ?? []).map((node) => ({ id: own(node, 'VersionId'), made: own(node, 'CreateDate'), isDefault: own(node, 'IsDefaultVersion') === 'true' }));
     const inForce = versions.find((version) => version.isDefault)?.id;
     if (inForce) one.version = inForce;
-    title.textContent = shown === one.version ? `Version ${shown}, in force` : `Version ${shown}, without effect`;
+    const isGone = versions.length > 0 && !versions.some((version) => version.id === shown);
+    title.textContent = `Version ${shown}, ${shown === one.version ? 'in force' : isGone ? 'deleted' : 'without effect'}`;
     list.replaceChildren();
     add(list, versions.map(lineOf));
   };
@@ -60,12 +61,14 @@ export async function policy(one) {
       toast('The policy is saved');
     } catch (error) {
       if (error.code !== 'LimitExceeded') { fail(error); return; }
+      await draw();
       problem.textContent = tooMany();
     }
   };
   const tooMany = () => {
     const oldest = versions.filter((version) => !version.isDefault).at(-1)?.id;
-    return `There are ${VERSIONS_MAX} versions of this policy, and no more are kept. Delete one of them above${oldest ? ` (${oldest} is the oldest that is not in force)` : ''}, then save again: your text stays.`;
+    const advice = can.DeletePolicyVersion ? `Delete one of them above${oldest ? ` (${oldest} is the oldest that is not in force)` : ''}, then save again: your text stays.` : 'This key may not delete one of them: somebody else has to, before this is saved.';
+    return `There are ${VERSIONS_MAX} versions of this policy, and no more are kept. ${advice}`;
   };
   await draw();
   return [h('p', { class: 'hint mono' }, PolicyArn), versions.length > 0 && [h('h3', {}, 'Versions'), h('p', { class: 'hint' }, `Only the one in force counts. At most ${VERSIONS_MAX} are kept.`), list], title, edit.node, problem,
