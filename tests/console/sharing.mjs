@@ -43,7 +43,7 @@ export async function bucketList({ page, s3, accessible }) {
   await fill(page, LIST, 'Who', '');
   await fill(page, LIST, 'Canonical id of the account', 'nobody-of-that-id');
   await press(page, 'Add', LIST);
-  await page.waitForFunction(() => [...document.querySelectorAll('.toast.bad')].some((node) => /id/i.test(node.textContent)));
+  await page.waitForFunction(() => [...document.querySelectorAll('.toast.bad')].some((node) => node.textContent.includes('no account with this canonical id')));
   check(!(await stored()).includes('nobody-of-that-id'), 'an account that is not there is refused');
   await fill(page, LIST, 'Canonical id of the account', 'margay');
   await fill(page, LIST, 'May', 'READ_ACP');
@@ -63,7 +63,7 @@ export async function bucketList({ page, s3, accessible }) {
   equal(await page.$$eval(`${LIST} button`, (all) => all.length), 0, 'where lists have no effect they cannot be changed');
 }
 
-export async function objectList({ page, s3, accessible }) {
+export async function objectList({ page, browser, s3, url, accessible }) {
   await s3.request('PUT', '/lists-of-objects');
   await s3.put('lists-of-objects', 'd/one.txt', 'one', { 'content-type': 'text/plain' });
   await go(page, '#/browse/lists-of-objects/d%2F', '.rows .row[data-index] .name');
@@ -85,6 +85,21 @@ export async function objectList({ page, s3, accessible }) {
   await press(page, 'Replace', '.panel');
   await within(async () => !(await s3.must('GET', '/lists-of-objects/d/one.txt', { query: [['acl', '']] })).body.includes('AllUsers'), 'private takes it away');
   await press(page, 'Close', '.panel');
+
+  // Who may only read a list has no button to change it.
+  const [accessKey, secretKey] = await user(s3, 'lister', policyOf([['s3:GetObject', 's3:GetObjectAcl', 's3:GetBucketAcl', 's3:ListBucket'], ['arn:aws:s3:::lists-of-objects', 'arn:aws:s3:::lists-of-objects/*']]));
+  const other = await fresh(browser);
+  await signIn({ page: other.page, url, accessKey, secretKey });
+  await go(other.page, '#/settings/lists-of-objects', LIST);
+  await shows(other.page, LIST, 'FULL_CONTROL');
+  equal(await other.page.$$eval(`${LIST} button, ${LIST} select`, (all) => all.length), 0, 'who may only read the list of a bucket cannot change it');
+  await go(other.page, '#/browse/lists-of-objects/d%2F', '.rows .row[data-index] .name');
+  await other.page.evaluate(() => document.querySelector('.row[data-index] .name').click());
+  await other.page.waitForSelector('#tab-Access:not([hidden])');
+  await other.page.click('#tab-Access');
+  await shows(other.page, '.panel .body', 'FULL_CONTROL');
+  equal(await other.page.$$eval('.panel .body button, .panel .body select', (all) => all.length), 0, 'nor that of an object');
+  await other.context.close();
 }
 
 export async function search({ page, s3 }) {
@@ -166,6 +181,13 @@ export async function existing({ page, browser, s3, url, accessible }) {
   await sure(page, 'Skip');
   await within(async () => await contents([many[0], many[1], 'z-last', encodeURIComponent('😀')]) === 'now,,now,now', 'those that exist are skipped');
   await done();
+
+  // Between `up/` and this name is more than a page.
+  await s3.put('existing', 'up/n', 'old');
+  await choose(page, ['n', ...Array.from({ length: 60 }, (_, index) => `zz-${index}`)], 'one');
+  await title('1 of 61 names exist: replace it?');
+  await sure(page, 'Cancel');
+  equal(await contents(['n']), 'old', 'a name behind many others is found');
 
   await s3.must('PUT', '/existing', { query: [['versioning', '']], body: '<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>' });
   await go(page, '#/', 'main table');

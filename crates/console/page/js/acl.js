@@ -51,7 +51,9 @@ export async function accessList(bucket, { key, version, isWritable }, fill) {
   const kind = key === undefined ? 'bucket' : 'object';
   const read = async () => parsed(await s3xml('GET', bucket, key, query));
   const [list, { isOff, ignoresPublic, refusesPublic }] = await Promise.all([read(), limits(bucket)]);
-  const tried = async (work) => { try { await work(); toast('The access list is saved'); fill(); } catch (error) { fail(error); } };
+  const tried = async (work) => {
+    try { await work(); toast('The access list is saved'); fill(); } catch (error) { fail(error.message === 'Invalid id' ? new Error('There is no account with this canonical id.') : error); }
+  };
   // Read again before it is written: somebody may have changed it since it was shown.
   const change = (edit) => tried(async () => { const now = await read(); await putDocument(bucket, key, query, written({ ...now, grants: edit(now.grants) })); });
   const can = isWritable && !isOff;

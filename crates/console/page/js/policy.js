@@ -71,6 +71,6 @@ export async function policy(one) {
     return `There are ${VERSIONS_MAX} versions of this policy, and no more are kept. ${advice}`;
   };
   await draw();
-  return [h('p', { class: 'hint mono' }, PolicyArn), versions.length > 0 && [h('h3', {}, 'Versions'), h('p', { class: 'hint' }, `Only the one in force counts. At most ${VERSIONS_MAX} are kept.`), list], title, edit.node, problem,
+  return [h('p', { class: 'hint mono' }, PolicyArn), versions.length > 0 && [h('h3', {}, 'Versions'), h('p', { class: 'hint' }, `Only the one in force, the default version, counts. At most ${VERSIONS_MAX} are kept.`), list], title, edit.node, problem,
     can.CreatePolicyVersion && button('Save as new version', save, { kind: 'primary' })];
 }
