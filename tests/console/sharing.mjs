@@ -196,4 +196,11 @@ export async function existing({ page, browser, s3, url, accessible }) {
   await within(async () => await contents(['a']) === 'ver', 'a bucket that keeps versions asks nothing');
   await shows(page, '.uploads', 'keeps versions');
   await done();
+  await s3.must('PUT', '/existing', { query: [['versioning', '']], body: '<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>' });
+  await go(page, '#/', 'main table');
+  await go(page, '#/browse/existing/up%2F', '.rows .row[data-index]');
+  await choose(page, ['a'], 'sus');
+  await title('1 of 1 name exists: replace it?');
+  await sure(page, 'Cancel');
+  equal(await contents(['a']), 'ver', 'one that keeps no more of them asks');
 }

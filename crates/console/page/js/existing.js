@@ -89,7 +89,7 @@ export async function wanted(bucket, files, keepsVersions) {
   if (!(found instanceof Set)) return [];
   if (found.size === 0) return files;
   const count = `${number(found.size)} of ${number(keys.length)} ${keys.length === 1 ? 'name exists' : 'names exist'}`;
-  const answer = await question(`${count}: replace ${found.size === 1 ? 'it' : 'them'}?`, 'The bucket keeps no versions: what is replaced cannot be restored.', [...found],
+  const answer = await question(`${count}: replace ${found.size === 1 ? 'it' : 'them'}?`, 'The bucket does not keep what is replaced: it cannot be restored.', [...found],
     [...(found.size < keys.length ? [['Skip', 'skip', { autofocus: true }]] : []), ['Replace', 'replace', { kind: 'danger' }]]);
   if (answer === 'replace') return files;
   if (answer === 'skip') return files.filter(({ key }) => !found.has(key));
