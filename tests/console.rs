@@ -87,6 +87,23 @@ impl Browser {
 }
 
 #[test]
+fn signing_in_again_ends_the_session_that_the_browser_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let keys = server.keys();
+    let mut browser = Browser::signed_in(&server);
+    let other = Browser::signed_in(&server);
+    let before = Browser { address: browser.address.clone(), cookie: browser.cookie.clone() };
+    assert_eq!(browser.sign_in(&keys.access_key, "a wrong secret"), 403);
+    assert_eq!(before.call("GET", "session", "").status, 200, "who fails to sign in ends nothing");
+    assert_eq!(browser.sign_in(&keys.access_key, &keys.secret_key), 200);
+    assert_ne!(browser.cookie, before.cookie);
+    assert_eq!(browser.call("GET", "session", "").status, 200);
+    assert_eq!(before.call("GET", "session", "").status, 401, "the session before");
+    assert_eq!(other.call("GET", "session", "").status, 200, "that of another browser");
+}
+
+#[test]
 fn a_session_does_what_its_key_can_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"));

@@ -323,6 +323,12 @@ export async function sessions({ s3, url, address }) {
   }
   const again = (await cookieOf(url, accessKey, secretKey)).cookie.split(';')[0];
   check(again !== id && again.length === id.length, 'each sign-in has an id of its own');
+  // Who signs in again in the same browser leaves no session behind that its old id would open.
+  const third = (await cookieOf(url, accessKey, secretKey)).cookie.split(';')[0];
+  equal((await cookieOf(url, accessKey, 'a wrong secret', { cookie: third })).cookie, undefined, 'a failed sign-in gives no session');
+  equal(await ask(third), 200, 'and ends none');
+  const fourth = (await cookieOf(url, accessKey, secretKey, { cookie: third })).cookie.split(';')[0];
+  equal([await ask(third), await ask(fourth), await ask(again)].join(), '401,200,200', 'signing in again ends the session of the cookie that was sent, and no other');
   // Live requests are one long answer; it ends with the session, too.
   await s3.iam({ Action: 'PutUserPolicy', UserName: 'mallory', PolicyName: 'own', PolicyDocument: '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"admin:Trace","Resource":"*"}]}' });
   const watching = await watch(url, id);

@@ -6,9 +6,11 @@ import { readFileSync } from 'node:fs';
 import * as attacks from './attacks.mjs';
 import { check, counts, fresh, launch } from './browser.mjs';
 import * as flows from './flows.mjs';
+import * as people from './people.mjs';
 import { S3 } from './s3.mjs';
 import * as server from './server.mjs';
 import * as settings from './settings.mjs';
+import * as sharing from './sharing.mjs';
 
 const { CONSOLE_URL: url, S3_ADDRESS: address, ACCESS_KEY: accessKey, SECRET_KEY: secretKey, KEYS = '3000', SHOTS, ONLY, MARGAY: binary, DATA: data } = process.env;
 const s3 = new S3(address, accessKey, secretKey);
@@ -58,7 +60,7 @@ async function firstView(browser) {
   console.log(`evidence: console: the first view takes ${(bytes / 1000).toFixed(0)} kB in ${requests} requests${paint === undefined ? '' : ` and is painted after ${paint.toFixed(0)} ms`}`);
 }
 
-const PAGES = { buckets: '#/', browse: '#/browse/plain/bulk%2F', settings: '#/settings/forms', live: '#/live', trace: '#/live/trace', upkeep: '#/live/upkeep', people: '#/people/users', roles: '#/people/roles', simulator: '#/people/simulator' };
+const PAGES = { buckets: '#/', browse: '#/browse/plain/bulk%2F', settings: '#/settings/forms', live: '#/live', trace: '#/live/trace', upkeep: '#/live/upkeep', people: '#/people/users', roles: '#/people/roles', providers: '#/people/providers', simulator: '#/people/simulator' };
 
 async function looks(browser) {
   for (const [theme, size] of [['light', {}], ['dark', {}], ['light', { width: 390, height: 780 }]]) {
@@ -105,6 +107,8 @@ try {
   }
   if (key) await step('rights', async () => { const other = await fresh(browser); await flows.rights({ ...other, url, s3 }, key); await other.context.close(); });
   for (const name of ['forms', 'quotas']) await step(name, () => settings[name](at));
+  for (const name of ['versions', 'tags', 'providers', 'partsOfPeople']) await step(name, () => people[name](at));
+  for (const name of ['bucketList', 'objectList', 'search', 'existing']) await step(name, () => sharing[name](at));
   for (const name of ['simulator', 'roles', 'trace', 'upkeep', 'fewRights']) await step(name, () => server[name](at));
   await step('looks', () => looks(browser));
   await step('many', async () => {

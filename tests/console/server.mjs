@@ -13,10 +13,10 @@ import { fill } from './settings.mjs';
 
 const run = promisify(execFile);
 const keysOf = (body) => [/<AccessKeyId>([^<]+)/.exec(body)[1], /<SecretAccessKey>([^<]+)/.exec(body)[1]];
-const policyOf = (...statements) => JSON.stringify({ Version: '2012-10-17', Statement: statements.map(([Action, Resource, Sid, Effect = 'Allow']) => ({ Sid, Effect, Action, Resource })) });
+export const policyOf = (...statements) => JSON.stringify({ Version: '2012-10-17', Statement: statements.map(([Action, Resource, Sid, Effect = 'Allow']) => ({ Sid, Effect, Action, Resource })) });
 
 // A user with an own policy; answers the keys.
-async function user(s3, name, policy) {
+export async function user(s3, name, policy) {
   await s3.iam({ Action: 'CreateUser', UserName: name });
   await s3.iam({ Action: 'PutUserPolicy', UserName: name, PolicyName: 'own', PolicyDocument: policy });
   return keysOf(await s3.iam({ Action: 'CreateAccessKey', UserName: name }));

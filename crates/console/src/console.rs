@@ -262,7 +262,13 @@ impl State {
     async fn sign_in(&self, came: Came) -> Response<ResponseBody> {
         let ip = came.peer.map(|peer| peer.ip());
         match sign_in((&self.keys, &self.sessions, &self.throttle), ip, came.body).await {
-            Ok(id) => self.with_cookie(&id, &came.parts, &json!({})),
+            Ok(id) => {
+                // The browser forgets the id that it had, so nobody but a thief would still use it.
+                if let Some(before) = session_id(&came.parts.headers, &came.parts.uri) {
+                    self.sessions.end(before);
+                }
+                self.with_cookie(&id, &came.parts, &json!({}))
+            }
             Err(SignInError::Malformed) => refuse(StatusCode::BAD_REQUEST, "an access key and its secret are needed"),
             Err(SignInError::Wrong) => refuse(StatusCode::FORBIDDEN, "the access key or the secret is wrong"),
             Err(SignInError::Wait(rest)) => {

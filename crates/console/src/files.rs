@@ -93,6 +93,12 @@ files! {
     "js/trace.js" JS,
     "js/upkeep.js" JS,
     "js/people.js" JS,
+    "js/iam.js" JS,
+    "js/identity.js" JS,
+    "js/policy.js" JS,
+    "js/providers.js" JS,
+    "js/acl.js" JS,
+    "js/existing.js" JS,
     "js/simulator.js" JS,
     "js/digest.js" JS,
 }

@@ -203,6 +203,10 @@ fn the_whole_page_is_in_the_binary_and_small() {
     assert!(bytes > 10_000 && bytes < 300_000, "{bytes} bytes compressed");
 }
 
+/// Names of formats and groups, and examples in forms: nothing is fetched from there.
+const NAMES: [&str; 4] =
+    ["http://www.w3.org/", "http://acs.amazonaws.com/groups/", "https://app.example", "https://id.example.com/"];
+
 #[test]
 fn no_file_of_the_page_writes_markup() {
     for file in &FILES {
@@ -218,9 +222,7 @@ fn no_file_of_the_page_writes_markup() {
             "https://",
         ] {
             let known = match word {
-                "http://" | "https://" => {
-                    text.matches("http://www.w3.org/").count() + text.matches("https://app.example").count()
-                }
+                "http://" | "https://" => NAMES.iter().map(|name| text.matches(name).count()).sum(),
                 _ => 0,
             };
             let count = text.matches(word).count();

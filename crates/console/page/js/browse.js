@@ -2,9 +2,10 @@
 
 import { all, own, s3, s3xml } from './api.js';
 import { add, button, h, icon } from './dom.js';
-import { fail, form, toast } from './dialog.js';
+import { fail, form } from './dialog.js';
 import { field } from './dom.js';
 import { bytes, date, number, visible } from './format.js';
+import { wanted } from './existing.js';
 import { Listing } from './listing.js';
 import { Rows } from './rows.js';
 import { any, bucketOf, may, objectOf, ofSettings } from './rights.js';
@@ -168,8 +169,16 @@ export async function browse(_, bucket, prefix) {
   let timer = 0;
   filter.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(() => { view.filter = filter.value; view.unmark(); view.reload(); }, 250); });
   const deleted = h('label', { class: 'check', hidden: true }, h('input', { type: 'checkbox', onchange: (event) => { view.kind = event.target.checked ? 'versions' : 'objects'; view.unmark(); view.reload(); } }), 'Versions');
-  s3xml('GET', bucket, undefined, { versioning: true }).then((answer) => { view.isVersioned = Boolean(own(answer, 'Status')); deleted.hidden = !view.isVersioned || !rights.versions; }).catch(() => {});
-  const pick = (options) => { const input = h('input', { type: 'file', multiple: true, hidden: true, onchange: () => upload(bucket, chosen(input.files, prefix)) }); if (options.folder) input.setAttribute('webkitdirectory', ''); input.click(); };
+  const versioning = s3xml('GET', bucket, undefined, { versioning: true }).then((answer) => own(answer, 'Status')).catch(() => '');
+  versioning.then((status) => { view.isVersioned = Boolean(status); deleted.hidden = !view.isVersioned || !rights.versions; });
+  // What a bucket whose versions are suspended replaces is lost, too.
+  const send = async (files) => {
+    try {
+      const keepsVersions = await versioning === 'Enabled';
+      upload(bucket, await wanted(bucket, files, keepsVersions), { keepsVersions });
+    } catch (error) { fail(error); }
+  };
+  const pick = (options) => { const input = h('input', { type: 'file', multiple: true, hidden: true, onchange: () => send(chosen(input.files, prefix)) }); if (options.folder) input.setAttribute('webkitdirectory', ''); input.click(); };
   const drop = h('div', { class: 'drop', hidden: true }, icon('upload'), `Upload to ${bucket}/${visible(prefix)}`);
   const node = h('div', { class: 'browse' },
     h('div', { class: 'bar' }, h('h1', { class: 'hidden' }, `${bucket}/${visible(prefix)}`), crumbs(bucket, prefix), h('span', { class: 'grow' }), any(settings.read) && h('a', { class: 'button quiet only', href: link('settings', bucket), 'aria-label': 'Settings of the bucket', title: 'Settings' }, icon('gear'))),
@@ -180,7 +189,7 @@ export async function browse(_, bucket, prefix) {
       rights.puts && button('Upload', () => pick({}), { kind: 'primary', symbol: 'upload' })),
     view.actions, h('div', { class: 'split' }, view.rows.node, view.side), drop);
   if (rights.puts) dragging(node, drop, async (transfer) => {
-    try { upload(bucket, await dropped(transfer, prefix)); } catch (error) { toast(error.message, 'bad'); }
+    try { await send(await dropped(transfer, prefix)); } catch (error) { fail(error); }
   });
   let again = 0;
   whenFinished((one) => { if (one.bucket === bucket && one.key.startsWith(prefix)) { clearTimeout(again); again = setTimeout(() => view.reload(), 400); } });

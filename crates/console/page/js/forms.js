@@ -118,6 +118,14 @@ function publicBlock(root) {
   return { node: checks.map(([, one]) => one.node), inside: () => checks.map(([name, one]) => leaf(name, String(one.get()))).join('') };
 }
 
+const OWNERS = [['', 'not set: as ObjectWriter'], ['ObjectWriter', 'ObjectWriter: who writes an object owns it, and access lists count'],
+  ['BucketOwnerPreferred', 'BucketOwnerPreferred: the owner of the bucket, where the list of a new object says so'], ['BucketOwnerEnforced', 'BucketOwnerEnforced: the owner of the bucket; access lists have no effect']];
+
+function ownership(root) {
+  const owner = select('Who owns objects that others write', OWNERS, at(root && each(root, 'Rule')[0], 'ObjectOwnership'));
+  return { node: [owner.node], inside: () => owner.get() && wrap('Rule', leaf('ObjectOwnership', owner.get())) };
+}
+
 function website(root) {
   const index = text('Page of a folder', root ? at(root, 'IndexDocument', 'Suffix') : 'index.html', { placeholder: 'index.html' });
   const error = text('Page for what is not found', at(root, 'ErrorDocument', 'Key'));
@@ -151,6 +159,7 @@ export const FORMS = [
   { title: 'Encryption', name: 'encryption', root: 'ServerSideEncryptionConfiguration', hint: 'How new objects are encrypted on the disk.', removable: true, form: encryption },
   { title: 'Object lock', name: 'object-lock', root: 'ObjectLockConfiguration', hint: 'How long new objects cannot be deleted or overwritten. It needs versions, and cannot be turned off again.', form: lock },
   { title: 'Public access block', name: 'publicAccessBlock', root: 'PublicAccessBlockConfiguration', hint: 'Whether policies and access lists may open the bucket for everybody.', removable: true, form: publicBlock },
+  { title: 'Ownership', name: 'ownershipControls', root: 'OwnershipControls', hint: 'Who owns objects that other accounts write, and whether access lists count.', removable: true, form: ownership },
   { title: 'Website', name: 'website', root: 'WebsiteConfiguration', hint: 'What is shown at the website host names of the server.', removable: true, form: website },
   { title: 'Access log', name: 'logging', root: 'BucketLoggingStatus', hint: 'Into which bucket lines about requests go.', form: logging },
 ];

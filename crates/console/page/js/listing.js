@@ -91,8 +91,8 @@ export class Listing {
     for (const node of answer.documentElement.children) {
       if (names.includes(node.localName)) {
         const key = unescape(own(node, 'Key'));
-        // The marker of this folder itself is not shown in it.
-        if (key === this.prefix) continue;
+        // The marker of this folder itself is not shown in it, nor that of a folder whose whole name is searched.
+        if (key === this.prefix || (key === this.prefix + this.filter && key.endsWith('/'))) continue;
         rows.push({ key, name: key.slice(this.prefix.length), size: Number(own(node, 'Size')), time: own(node, 'LastModified'), etag: own(node, 'ETag'),
           version: own(node, 'VersionId') || undefined, isMarker: node.localName === 'DeleteMarker', isLatest: own(node, 'IsLatest') !== 'false' });
       } else if (node.localName === 'CommonPrefixes') {

@@ -46,7 +46,7 @@ function frame(content, active) {
         svg('rect', { width: 32, height: 32, rx: 7 }), svg('path', { d: 'M7 24V9l9 8 9-8v15' })), h('span', {}, 'margay')),
       item('', 'Buckets', 'bucket', '#/'),
       ['status', 'trace', 'mounts', 'scrub', 'compact', 'fsck'].some((need) => state.rights[need]) && item('live', 'Live', 'live', '#/live'),
-      ['users', 'groups', 'roles', 'policies', 'simulate'].some((need) => state.rights[need]) && item('people', 'Access', 'people', '#/people'),
+      ['users', 'groups', 'roles', 'policies', 'providers', 'simulate'].some((need) => state.rights[need]) && item('people', 'Access', 'people', '#/people'),
       h('div', { class: 'who' },
         h('div', { class: 'key', title: session.arn }, session.accessKey),
         h('div', { class: 'hint' }, session.root ? 'root' : session.arn.split('/').pop(), ' · ', session.version),
@@ -96,7 +96,7 @@ async function signOut() {
 
 // What decides which pages there are.
 const RIGHTS = () => ({ status: server('Status'), trace: server('Trace'), mounts: server('ListMounts'), unmount: server('Unmount'), scrub: server('Scrub'), compact: server('Compact'), fsck: server('Check'),
-  usage: server('ListBuckets'), simulate: server('SimulatePolicy'), users: iamOf('ListUsers', 'user/'), groups: iamOf('ListGroups', 'group/'), roles: iamOf('ListRoles', 'role/'), policies: iamOf('ListPolicies', 'policy/') });
+  usage: server('ListBuckets'), simulate: server('SimulatePolicy'), users: iamOf('ListUsers', 'user/'), groups: iamOf('ListGroups', 'group/'), roles: iamOf('ListRoles', 'role/'), policies: iamOf('ListPolicies', 'policy/'), providers: iamOf('ListOpenIDConnectProviders', 'root') });
 
 async function start() {
   try {

@@ -1,5 +1,6 @@
 // One object: what is in it, what is known of it, its tags, versions and links.
 
+import { accessList } from './acl.js';
 import { all, escapeXml, own, post, putDocument, rawUrl, s3, s3xml, target, keyPath, strict } from './api.js';
 import { add, button, field, h } from './dom.js';
 import { ask, copy, fail, toast } from './dialog.js';
@@ -15,8 +16,8 @@ export const download = (bucket, key, version) => {
   anchor.remove();
 };
 
-const TABS = { Preview: showPreview, Details: showDetails, Tags: showTags, Versions: showVersions, Share: showShare };
-const NEEDS = { Preview: 'gets', Details: 'gets', Tags: 'tags', Versions: 'versions', Share: 'gets' };
+const TABS = { Preview: showPreview, Details: showDetails, Tags: showTags, Versions: showVersions, Access: showAccess, Share: showShare };
+const NEEDS = { Preview: 'gets', Details: 'gets', Tags: 'tags', Versions: 'versions', Access: 'access', Share: 'gets' };
 
 // A panel for an object; `changed` is called when its listing must be read again.
 export function panel(bucket, item, { close, changed, tab = 'Preview' }) {
@@ -42,7 +43,8 @@ export function panel(bucket, item, { close, changed, tab = 'Preview' }) {
     if (mine === asked) { body.replaceChildren(); add(body, [shown]); }
   }
   const of = (action) => objectOf(`s3:${action}`, bucket, item.key);
-  const rights = may({ gets: of(item.version ? 'GetObjectVersion' : 'GetObject'), tags: of('GetObjectTagging'), putsTags: of('PutObjectTagging'), puts: of('PutObject'), getsVersions: of('GetObjectVersion'), deletesVersions: of('DeleteObjectVersion'), versions: bucketOf('s3:ListBucketVersions', bucket) });
+  const rights = may({ gets: of(item.version ? 'GetObjectVersion' : 'GetObject'), tags: of('GetObjectTagging'), putsTags: of('PutObjectTagging'), puts: of('PutObject'), getsVersions: of('GetObjectVersion'), deletesVersions: of('DeleteObjectVersion'), versions: bucketOf('s3:ListBucketVersions', bucket),
+    access: of(item.version ? 'GetObjectVersionAcl' : 'GetObjectAcl'), putsAccess: of(item.version ? 'PutObjectVersionAcl' : 'PutObjectAcl') });
   const save = button('Download', () => download(bucket, item.key, item.version), { kind: 'quiet', symbol: 'download', only: true, hidden: true });
   rights.then((known) => {
     save.hidden = !known.gets;
@@ -124,6 +126,11 @@ async function showVersions(bucket, item, { changed, rights, again }) {
     !isMarker && rights.puts && rights.getsVersions && own(node, 'IsLatest') !== 'true' && button('Restore', () => restore(version), { kind: 'small', 'aria-label': `Restore version ${index + 1}` }),
     rights.deletesVersions && button(`Delete version ${index + 1}`, () => remove(version, isMarker ? 'delete marker' : 'version'), { kind: 'quiet', symbol: 'trash', only: true }));
   }));
+}
+
+function showAccess(bucket, item, { rights, again }) {
+  if (item.isMarker) return h('p', { class: 'hint' }, 'A delete marker has no access list.');
+  return accessList(bucket, { key: item.key, version: item.version, isWritable: rights.putsAccess }, again);
 }
 
 // Where others reach the S3 door: as this page does, unless told otherwise.

@@ -35,6 +35,7 @@ const SETTINGS = {
   lifecycle: ['GetLifecycleConfiguration', 'PutLifecycleConfiguration'], cors: ['GetBucketCORS', 'PutBucketCORS'], notification: ['GetBucketNotification', 'PutBucketNotification'],
   encryption: ['GetEncryptionConfiguration', 'PutEncryptionConfiguration'], 'object-lock': ['GetBucketObjectLockConfiguration', 'PutBucketObjectLockConfiguration'],
   publicAccessBlock: ['GetBucketPublicAccessBlock', 'PutBucketPublicAccessBlock'], website: ['GetBucketWebsite', 'PutBucketWebsite'], logging: ['GetBucketLogging', 'PutBucketLogging'],
+  acl: ['GetBucketAcl', 'PutBucketAcl'], ownershipControls: ['GetBucketOwnershipControls', 'PutBucketOwnershipControls'],
 };
 
 // {read, write}, each {setting: boolean}.

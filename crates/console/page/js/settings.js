@@ -1,5 +1,6 @@
 // The settings of a bucket. What the key may not read is not there; what it may not change has no button.
 
+import { accessList } from './acl.js';
 import { adminJson, all, own, putDocument, s3, s3xml, xml } from './api.js';
 import { add, button, h } from './dom.js';
 import { ask, fail, toast } from './dialog.js';
@@ -138,6 +139,7 @@ export async function settings(_, bucket) {
       own_('Quota', 'quota', 'How much the bucket may hold. A mount and S3 refuse what goes beyond.', quota),
       own_('Tags', 'tagging', 'Names and values of the bucket.', tags),
       own_('Policy', 'policy', 'Who may do what with the bucket and its objects.', policy),
+      own_('Access list', 'acl', 'To whom the bucket is open beside what policies say. Policies are the usual way.', (name, isWritable, fill) => accessList(name, { isWritable }, fill)),
       FORMS.map((spec) => own_(spec.title, spec.name, spec.hint, (name, isWritable, fill) => documentPart(name, spec, isWritable, fill))))
       : h('p', { class: 'hint' }, 'This key may not read the settings of this bucket.'));
   return { title: `Settings of ${bucket}`, node };

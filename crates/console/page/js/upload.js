@@ -37,8 +37,8 @@ async function tried(work, signal) {
 }
 
 class Upload {
-  constructor(bucket, key, file) {
-    Object.assign(this, { bucket, key, file, sent: 0, status: 'waiting', error: '', id: null, parts: new Map() });
+  constructor(bucket, key, file, keepsVersions) {
+    Object.assign(this, { bucket, key, file, keepsVersions, sent: 0, status: 'waiting', error: '', id: null, parts: new Map() });
     this.partSize = Math.max(PART_MIN, Math.ceil(file.size / PARTS_MAX / 1048576) * 1048576);
   }
 
@@ -159,8 +159,8 @@ let planned = 0;
 let finished = () => {};
 export const whenFinished = (run) => { finished = run; };
 
-export function upload(bucket, files) {
-  for (const { key, file } of files) uploads.push(new Upload(bucket, key, file));
+export function upload(bucket, files, { keepsVersions = false } = {}) {
+  for (const { key, file } of files) uploads.push(new Upload(bucket, key, file, keepsVersions));
   next();
 }
 
@@ -229,7 +229,8 @@ function build(shown, lines) {
     items.forEach((item) => item.move());
   };
   panel.replaceChildren();
-  add(panel, [head, h('ul', {}, items.map((item) => item.node))]);
+  const note = shown.some((one) => one.keepsVersions) && h('p', { class: 'hint note' }, 'The bucket keeps versions: what is replaced can be restored.');
+  add(panel, [head, note, h('ul', {}, items.map((item) => item.node))]);
 }
 
 addEventListener('beforeunload', (event) => { if (uploads.some((one) => ['running', 'waiting'].includes(one.status))) event.preventDefault(); });
