@@ -1,6 +1,8 @@
 //! The engine: the contract of margay_meta over lanes, readers and the feed.
 //!
-//! Invariants: N1 all calls run on threads of the engine, so they go on when nobody waits for them any more (M6).
+//! Invariants: N1 all calls but reads of callers on a runtime run on threads of the engine, so they go on when nobody waits for them any
+//!                more (M6). Those reads run on the caller's threads, over connections that were opened there: the way to another
+//!                thread and back is longer than the one to PostgreSQL.
 //! Locking:    none here.
 //! Not here:   what a commit is (lane), what a read is (read).
 
@@ -15,6 +17,7 @@ use margay_meta::{
     Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, DurableFuture, Engine,
     EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
 };
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::batch::LockSpace;
@@ -101,7 +104,10 @@ struct Calls {
 struct Shared {
     timeline: Arc<Timeline>,
     lanes: Lanes,
+    /// Of the engine's own threads.
     readers: Readers,
+    /// Of callers' runtimes.
+    near: Readers,
     /// The newest commit that this process knows.
     last: AtomicU64,
     /// Nothing that was read is behind it (`Engine::seen_cursor`).
@@ -153,6 +159,7 @@ impl PostgresEngine {
             timeline: Arc::clone(&server.timeline),
             lanes: opened,
             readers: Readers::new(server.clone(), *readers),
+            near: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -232,9 +239,9 @@ impl Shared {
         Cursor(self.last.load(Ordering::Acquire))
     }
 
-    async fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+    async fn read(&self, readers: &Readers, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         self.calls.reads.fetch_add(1, Ordering::Relaxed);
-        let (answers, seen) = self.readers.one().await?.read(asks, limit, self.last()).await?;
+        let (answers, seen) = readers.one().await?.read(asks, limit, self.last()).await?;
         self.seen.fetch_max(seen.0, Ordering::AcqRel);
         Ok(answers)
     }
@@ -252,7 +259,12 @@ impl Engine for PostgresEngine {
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
         let shared = Arc::clone(&self.shared);
-        self.tasks.begin(async move { shared.read(&asks, limit).await })
+        Box::pin(async move {
+            if Handle::try_current().is_ok() {
+                return shared.read(&shared.near, &asks, limit).await;
+            }
+            self.tasks.begin(async move { shared.read(&shared.readers, &asks, limit).await }).await
+        })
     }
 
     fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
@@ -279,7 +291,7 @@ impl Engine for PostgresEngine {
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         let (shared, asks) = (Arc::clone(&self.shared), asks.to_vec());
-        self.tasks.block(async move { shared.read(&asks, limit).await })
+        self.tasks.block(async move { shared.read(&shared.readers, &asks, limit).await })
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {

@@ -6,6 +6,7 @@
 
 mod plain;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -196,29 +197,71 @@ fn answers(asks: &[Ask], told: &[Column]) -> Result<(Vec<ReadAnswer>, u64), Engi
     Ok((answers, next.ok_or_else(|| nonsense("answers without their moment"))?))
 }
 
-/// The connections of a process that read, in turns.
+/// The connections of a process that read. Each belongs to the threads on which it was opened.
 #[derive(Debug)]
 pub(crate) struct Readers {
     server: Server,
-    places: Vec<Mutex<Option<Arc<Reading>>>>,
-    next: AtomicUsize,
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// Calls that have it.
+    calls: AtomicUsize,
+    open: Mutex<Option<Arc<Reading>>>,
+}
+
+/// A connection for one call.
+#[derive(Debug)]
+pub(crate) struct Turn<'r> {
+    _counted: Counted<'r>,
+    reading: Arc<Reading>,
 }
 
 impl Readers {
     pub(crate) fn new(server: Server, count: usize) -> Readers {
-        Readers { server, places: (0..count.max(1)).map(|_| Mutex::default()).collect(), next: AtomicUsize::new(0) }
+        Readers { server, places: (0..count.max(1)).map(|_| Place::default()).collect() }
     }
 
-    pub(crate) async fn one(&self) -> Result<Arc<Reading>, EngineError> {
-        let place = &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()];
-        let mut open = place.lock().await;
-        match &*open {
-            Some(reading) if !reading.is_closed() => Ok(Arc::clone(reading)),
+    /// The one with the fewest calls, and of several the first: a process of PostgreSQL that has just answered answers sooner than one
+    /// that has slept for a while.
+    pub(crate) async fn one(&self) -> Result<Turn<'_>, EngineError> {
+        let place = self.places.iter().min_by_key(|place| place.calls.load(Ordering::Relaxed)).expect("at least one");
+        let counted = Counted::of(place);
+        let mut open = place.open.lock().await;
+        let reading = match &*open {
+            Some(reading) if !reading.is_closed() => Arc::clone(reading),
             _ => {
                 let reading = Arc::new(Reading::open(&self.server).await?);
                 *open = Some(Arc::clone(&reading));
-                Ok(reading)
+                reading
             }
-        }
+        };
+        Ok(Turn { _counted: counted, reading })
+    }
+}
+
+/// A call, as long as it has a connection.
+#[derive(Debug)]
+struct Counted<'r>(&'r AtomicUsize);
+
+impl Counted<'_> {
+    fn of(place: &Place) -> Counted<'_> {
+        place.calls.fetch_add(1, Ordering::Relaxed);
+        Counted(&place.calls)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Turn<'_> {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.reading
     }
 }
