@@ -62,7 +62,7 @@ pub struct PostgresOptions {
     pub schema: String,
     /// Connections that commit. Commits that wait share them.
     pub lanes: usize,
-    /// Connections that read.
+    /// Connections that read for callers on a runtime; half as many more read for threads that block.
     pub readers: usize,
 }
 
@@ -158,7 +158,8 @@ impl PostgresEngine {
         let shared = Arc::new(Shared {
             timeline: Arc::clone(&server.timeline),
             lanes: opened,
-            readers: Readers::new(server.clone(), *readers),
+            // Mounts and jobs are fewer than requests.
+            readers: Readers::new(server.clone(), readers.div_ceil(2)),
             near: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
             seen: AtomicU64::new(0),
