@@ -12,7 +12,7 @@ const VERSION_MIN: i64 = 150_000;
 /// Locks of as many connections as there may be: each call of a lane takes at most about so many.
 const LOCKS_MIN: i64 = 20_000;
 /// Connections of four servers.
-const CONNECTIONS_MIN: i64 = 60;
+const CONNECTIONS_MIN: i64 = 75;
 
 /// What a setting means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ const ALL: [(&str, &str, Judge, &str); 9] = [
         "max_connections",
         "select current_setting('max_connections')",
         |value| at_least(CONNECTIONS_MIN, Verdict::Weak, value),
-        "each server has up to 14 connections: raise it, or the fifth server does not start",
+        "each server has up to 18 connections: raise it, or the fifth server does not start",
     ),
     (
         "max_locks_per_transaction * max_connections",
