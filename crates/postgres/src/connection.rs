@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use margay_env::Clock;
 use margay_meta::EngineError;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_postgres::error::Severity;
@@ -49,14 +50,16 @@ pub(crate) struct Server {
     tls: Tls,
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) trust: Arc<Trust>,
+    /// The threads of the engine. What opened a connection may be gone when something is still to be done for it.
+    background: Handle,
 }
 
 impl Server {
-    pub(crate) fn new(mut config: Config, tls: Tls, schema: &str, clock: Arc<dyn Clock>) -> Server {
+    pub(crate) fn new(mut config: Config, tls: Tls, schema: &str, clock: Arc<dyn Clock>, background: Handle) -> Server {
         config.options(format!("{SETTINGS} -c search_path={schema}")).application_name("margay");
         let hosts: Arc<[OneHost]> = hosts::split(&config).into();
         let trust = Arc::new(Trust::new(clock, hosts.len() > 1));
-        Server { hosts, tls, timeline: Arc::default(), trust }
+        Server { hosts, tls, timeline: Arc::default(), trust, background }
     }
 
     /// To the server that takes writes, once it may be used.
@@ -88,7 +91,7 @@ impl Server {
             // After a crash it shows what no standby has yet; this waits until one has.
             let confirmed = timeout(CONFIRM_TIME_MAX, connection.client.simple_query(BEAT)).await;
             if !matches!(confirmed, Ok(Ok(_))) {
-                drop(tokio::spawn(self.give_up(&connection)));
+                drop(self.background.spawn(self.give_up(&connection)));
             }
             confirmed.map_err(|_| unconfirmed())?.map_err(|error| unavailable(&error))?;
             if connection.has_warned() {

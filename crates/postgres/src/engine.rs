@@ -1,8 +1,8 @@
 //! The engine: the contract of margay_meta over lanes, readers and the feed.
 //!
-//! Invariants: N1 all calls but reads of callers on a runtime run on threads of the engine, so they go on when nobody waits for them any
-//!                more (M6). Those reads run on the caller's threads, over connections that were opened there: the way to another
-//!                thread and back is longer than the one to PostgreSQL.
+//! Invariants: N1 all calls but reads run on threads of the engine, so they go on when nobody waits for them any more (M6). Reads run on
+//!                the threads of their callers, over connections that were opened there (`near`, `blocking`): the way to another thread
+//!                and back is longer than the one to PostgreSQL.
 //! Locking:    none here.
 //! Not here:   what a commit is (lane), what a read is (read).
 
@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::batch::LockSpace;
+use crate::blocking::BlockingReaders;
 use crate::check::{self, ServerSetting};
 use crate::commit::Lanes;
 use crate::connection::{Server, said};
@@ -62,7 +63,7 @@ pub struct PostgresOptions {
     pub schema: String,
     /// Connections that commit. Commits that wait share them.
     pub lanes: usize,
-    /// Connections that read for callers on a runtime; half as many more read for threads that block.
+    /// Connections that read for callers on a runtime; about as many more for threads that block and for jobs.
     pub readers: usize,
 }
 
@@ -108,6 +109,8 @@ struct Shared {
     readers: Readers,
     /// Of callers' runtimes.
     near: Readers,
+    /// Of callers that block.
+    blocking: BlockingReaders,
     /// The newest commit that this process knows.
     last: AtomicU64,
     /// Nothing that was read is behind it (`Engine::seen_cursor`).
@@ -143,8 +146,8 @@ impl PostgresEngine {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(OpenError::Setting("the place of PostgreSQL names no host".to_owned()));
         }
-        let server = Server::new(config, tls, schema, Env::real().clock);
         let tasks = Arc::new(Tasks::start()?);
+        let server = Server::new(config, tls, schema, Env::real().clock, tasks.handle());
         let (space, count) = (LockSpace::of_schema(schema), (*lanes).max(1));
         let (own, name) = (server.clone(), schema.clone());
         let opened = tasks.block(async move {
@@ -158,8 +161,8 @@ impl PostgresEngine {
         let shared = Arc::new(Shared {
             timeline: Arc::clone(&server.timeline),
             lanes: opened,
-            // Mounts and jobs are fewer than requests.
-            readers: Readers::new(server.clone(), readers.div_ceil(2)),
+            readers: Readers::new(server.clone(), readers.div_ceil(4)),
+            blocking: BlockingReaders::new(server.clone(), readers.div_ceil(2)),
             near: Readers::new(server.clone(), *readers),
             last: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -241,8 +244,13 @@ impl Shared {
     }
 
     async fn read(&self, readers: &Readers, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.told(readers.one().await?.read(asks, limit, self.last()).await)
+    }
+
+    /// A read that was answered, or not.
+    fn told(&self, read: Result<(Answers, Cursor), EngineError>) -> Result<Answers, EngineError> {
         self.calls.reads.fetch_add(1, Ordering::Relaxed);
-        let (answers, seen) = readers.one().await?.read(asks, limit, self.last()).await?;
+        let (answers, seen) = read?;
         self.seen.fetch_max(seen.0, Ordering::AcqRel);
         Ok(answers)
     }
@@ -291,7 +299,11 @@ impl Engine for PostgresEngine {
     }
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        let (shared, asks) = (Arc::clone(&self.shared), asks.to_vec());
+        let shared = Arc::clone(&self.shared);
+        if let Some(read) = shared.blocking.read(asks, limit, shared.last()) {
+            return shared.told(read);
+        }
+        let asks = asks.to_vec();
         self.tasks.block(async move { shared.read(&shared.readers, &asks, limit).await })
     }
 

@@ -19,6 +19,7 @@
 //! Source:     the schema is `schema.sql`; docs/design/0034.
 
 mod batch;
+mod blocking;
 mod check;
 mod commit;
 mod connection;

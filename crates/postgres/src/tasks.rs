@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use margay_meta::{EngineError, EngineFuture};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
 const THREADS: usize = 2;
@@ -23,6 +23,10 @@ impl Tasks {
         let runtime =
             Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build()?;
         Ok(Tasks { runtime: Some(runtime) })
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.runtime.as_ref().expect("it ends with its last owner").handle().clone()
     }
 
     pub(crate) fn spawn<T: Send + 'static>(
