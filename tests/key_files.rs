@@ -44,6 +44,9 @@ fn the_client_reads_the_files_of_other_tools() {
     assert!(code == Some(0), "a directory that is named comes first: {error}");
     let (code, error) = client("other", &["--data", data, "ls"]);
     assert!(code == Some(0), "and it knows where its server listens: {error}");
+    let nowhere = folder.path().join("nowhere");
+    let (code, error) = client("other", &["--data", nowhere.to_str().unwrap(), "ls"]);
+    assert!(code == Some(2) && error.contains("nowhere has no file `keys`"), "{code:?} {error}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(super) fn run_bench(args: &Bench) -> Result<(), Failure> {
 
 pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
     let of_directory = found(&args.data)?;
-    match margay_bench::run_client(&args.client, || find(&args.data, of_directory)) {
+    match margay_bench::run_client(&args.client, || find(&args.data, of_directory), || named(&args.data)) {
         Err(BenchError::ReaderGone) => Ok(()),
         done => done.map_err(|error| failure(&error)),
     }
@@ -60,7 +60,7 @@ pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
 /// The server that these arguments name, with keys as the client finds them.
 pub(super) fn target(data: &DataArgs, args: &TargetArgs) -> Result<Arc<Target>, Failure> {
     let of_directory = found(data)?;
-    args.resolve_or(|| find(data, of_directory)).map_err(|error| failure(&error))
+    args.resolve_or(|| find(data, of_directory), || named(data)).map_err(|error| failure(&error))
 }
 
 /// Keys of the data directory, or those of the places of AWS's tools; these first, if a variable names one of them and nobody
@@ -72,11 +72,19 @@ fn find(args: &DataArgs, of_directory: Option<Credentials>) -> Result<FoundKeys,
     if let Some(pair) = of_directory.filter(|_| !names_place) {
         return Ok(FoundKeys { keys: pair.into(), endpoint: listens(&env, args), region: None });
     }
+    if let Some(data) = &args.data {
+        return Err(format!("{data} has no file `keys` that you may read: is it the data directory of a server?"));
+    }
     let profile = Profile::load(&env, &variables, None)?;
     let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
     let (region, endpoint) = (region.map(str::to_owned), profile.endpoint("s3").map(str::to_owned));
     let keys = KeyChain::looked_for(&env, Places { variables, profile: None });
     Ok(FoundKeys { keys, endpoint, region })
+}
+
+/// Where the server of a directory that was named listens.
+fn named(args: &DataArgs) -> Option<String> {
+    args.data.as_ref().and_then(|_| listens(&Env::real(), args))
 }
 
 /// Where the server of this data directory listens, if one runs.

@@ -94,8 +94,12 @@ impl std::str::FromStr for ObjectUrl {
 }
 
 /// Runs one command. Builds a tokio runtime: call it from a plain thread.
-pub fn run(args: &ClientArgs, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<(), BenchError> {
-    let target = args.target.resolve_or(find)?;
+pub fn run(
+    args: &ClientArgs,
+    find: impl FnOnce() -> Result<FoundKeys, String>,
+    listens: impl FnOnce() -> Option<String>,
+) -> Result<(), BenchError> {
+    let target = args.target.resolve_or(find, listens)?;
     let mut client = Client::new(Connection::new(Arc::clone(&target)));
     let env = Env::real();
     crate::runtime()?.block_on(async {

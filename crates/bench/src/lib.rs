@@ -112,9 +112,14 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
     }
 }
 
-/// Runs a command of the small client; as [`run_bench`] otherwise. `find` looks for keys when none are given.
-pub fn run_client(args: &ClientArgs, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<(), BenchError> {
-    commands::run(args, find)
+/// Runs a command of the small client; as [`run_bench`] otherwise. `find` looks for keys when none are given, `listens`
+/// for a server when only keys are.
+pub fn run_client(
+    args: &ClientArgs,
+    find: impl FnOnce() -> Result<FoundKeys, String>,
+    listens: impl FnOnce() -> Option<String>,
+) -> Result<(), BenchError> {
+    commands::run(args, find, listens)
 }
 
 /// The most clients that one benchmark of directories starts.

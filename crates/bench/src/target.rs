@@ -63,8 +63,12 @@ impl TargetArgs {
     }
 
     /// As [`TargetArgs::resolve`], of keys that may end; `find` is asked when neither options nor environment have any, and the
-    /// error of its keys says where was looked.
-    pub fn resolve_or(&self, find: impl FnOnce() -> Result<FoundKeys, String>) -> Result<Arc<Target>, BenchError> {
+    /// error of its keys says where was looked. `listens`: where a server is that the caller knows of, if nothing names another one.
+    pub fn resolve_or(
+        &self,
+        find: impl FnOnce() -> Result<FoundKeys, String>,
+        listens: impl FnOnce() -> Option<String>,
+    ) -> Result<Arc<Target>, BenchError> {
         let Some(pair) = self.given()? else {
             let missing = |error: String| BenchError::Usage(format!("{NO_KEYS}; {error}"));
             let found = find().map_err(missing)?;
@@ -75,7 +79,7 @@ impl TargetArgs {
         let is_of_environment = from_environment(&["AWS_ACCESS_KEY_ID"]).is_some_and(|own| own == pair.access_key);
         let token = from_environment(&["AWS_SESSION_TOKEN"]).filter(|_| is_of_environment);
         let keys = KeyChain::fixed(Keys::permanent(pair, token));
-        self.resolve_found(FoundKeys { keys, endpoint: None, region: None })
+        self.resolve_found(FoundKeys { keys, endpoint: listens(), region: None })
     }
 
     fn resolve_found(&self, found: FoundKeys) -> Result<Arc<Target>, BenchError> {

@@ -131,7 +131,8 @@ pub(crate) async fn serve(
         }
         let use_http2 = if first && !http2 {
             tokio::select! {
-                found = begins_http2(&mut wire, shared.limits.header_time_max) => match found {
+                // A socket may count as readable before anything has come.
+                found = shared.idle.until(begins_http2(&mut wire, shared.limits.header_time_max)) => match found.flatten() {
                     Some(found) => found,
                     None => return,
                 },

@@ -301,7 +301,8 @@ async fn one_connection_too_many_is_told_to_slow_down() {
 
 #[tokio::test]
 async fn a_connection_that_waits_gives_its_place_to_a_new_one() {
-    let few = ConnectionLimits { connections_max: 3, idle_time_max: 4 * PATIENCE, ..limits() };
+    let few =
+        ConnectionLimits { connections_max: 3, idle_time_max: 4 * PATIENCE, header_time_max: 4 * PATIENCE, ..limits() };
     let (listener, address, traffic) = start(few, None).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
@@ -318,6 +319,18 @@ async fn a_connection_that_waits_gives_its_place_to_a_new_one() {
     assert!(talk(&mut waiting[1], GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"), "only the oldest ended");
     assert_eq!(traffic.open(), 3);
     drop((waiting, fourth));
+    until("all have ended", || traffic.open() == 0).await;
+    // Those that have never asked do so, too.
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    until("all are served", || traffic.open() == 3).await;
+    sleep(Duration::from_millis(200)).await;
+    let mut asking = TcpStream::connect(address).await.unwrap();
+    assert!(talk(&mut asking, GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"));
+    until_closed(&mut silent[0]).await;
+    drop((silent, asking));
     assert!(listener.stop(PATIENCE).await);
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Invariants: R1 both statements keep the same limits and give the same answers (`tests/contract.rs` asks each of them).
 //!             R2 each finds its rows by the index, also with a plan that was made when the table was empty.
+//!             R3 a connection that has not answered for `ANSWER_TIME_MAX` is not used again.
 //! Layout:     `plain` answers all but ranges with counters, which the function `read_v1` answers.
 
 mod plain;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use margay_meta::{
@@ -26,6 +28,9 @@ use crate::trust::Trust;
 const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4, $5, $6, $7) \
                     union all select 0, null, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, null";
 
+/// One process of PostgreSQL may stand still while the others answer, and so while the server is not taken for lost.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+
 /// A connection that reads; requests of several callers go through it one behind the other, without waiting for answers.
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -35,6 +40,8 @@ pub(crate) struct Reading {
     /// Others, prepared when they are first asked.
     others: parking_lot::Mutex<Vec<(&'static str, Statement)>>,
     trust: Arc<Trust>,
+    /// It has not answered in time.
+    is_stuck: AtomicBool,
 }
 
 impl Reading {
@@ -49,6 +56,7 @@ impl Reading {
             anything,
             others: parking_lot::Mutex::default(),
             trust: Arc::clone(&server.trust),
+            is_stuck: AtomicBool::new(false),
         })
     }
 
@@ -77,7 +85,7 @@ impl Reading {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.connection.client.is_closed()
+        self.is_stuck.load(Ordering::Acquire) || self.connection.client.is_closed()
     }
 
     /// `observed`: what the caller knows already, since all that is visible is durable. With the cursor that nothing is behind that the
@@ -88,10 +96,17 @@ impl Reading {
         limit: ReadLimit,
         observed: Cursor,
     ) -> Result<(Answers, Cursor), EngineError> {
-        let (answers, next) = match plain::read((&self.connection.client, &self.plain), asks, limit).await? {
-            Some(told) => told,
-            None => answers(asks, &self.ask_anything(asks, limit).await.map_err(|error| unavailable(&error))?)?,
+        let told = async {
+            match plain::read((&self.connection.client, &self.plain), asks, limit).await? {
+                Some(told) => Ok(told),
+                None => answers(asks, &self.ask_anything(asks, limit).await.map_err(|error| unavailable(&error))?),
+            }
         };
+        let (answers, next) = tokio::time::timeout(ANSWER_TIME_MAX, told).await.unwrap_or_else(|_| {
+            self.is_stuck.store(true, Ordering::Release);
+            let seconds = ANSWER_TIME_MAX.as_secs();
+            Err(EngineError::Unavailable(format!("a connection of PostgreSQL has not answered for {seconds} s")))
+        })?;
         self.trust.check_read(self.connection.losses)?;
         Ok((Answers { answers, observed, one_moment: true }, Cursor(next.saturating_sub(1))))
     }
