@@ -17,6 +17,7 @@ use margay_meta::{
     Answers, Ask, Cursor, EngineError, ReadAnswer, ReadLimit, Row, RowBatch, RowKind, RowRef, RowVersion, has_counters,
 };
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row as Column, Statement};
 
@@ -79,9 +80,19 @@ impl Reading {
                 prepared
             }
         };
-        let told = client.query(&prepared, arguments).await.map_err(|error| unavailable(&error))?;
+        let told = async { client.query(&prepared, arguments).await.map_err(|error| unavailable(&error)) };
+        let told = self.in_time(told).await?;
         self.trust.check_read(self.connection.losses)?;
         Ok(told)
+    }
+
+    /// R3.
+    async fn in_time<T>(&self, told: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
+        timeout(ANSWER_TIME_MAX, told).await.unwrap_or_else(|_| {
+            self.is_stuck.store(true, Ordering::Release);
+            let seconds = ANSWER_TIME_MAX.as_secs();
+            Err(EngineError::Unavailable(format!("a connection of PostgreSQL has not answered for {seconds} s")))
+        })
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -102,11 +113,7 @@ impl Reading {
                 None => answers(asks, &self.ask_anything(asks, limit).await.map_err(|error| unavailable(&error))?),
             }
         };
-        let (answers, next) = tokio::time::timeout(ANSWER_TIME_MAX, told).await.unwrap_or_else(|_| {
-            self.is_stuck.store(true, Ordering::Release);
-            let seconds = ANSWER_TIME_MAX.as_secs();
-            Err(EngineError::Unavailable(format!("a connection of PostgreSQL has not answered for {seconds} s")))
-        })?;
+        let (answers, next) = self.in_time(told).await?;
         self.trust.check_read(self.connection.losses)?;
         Ok((Answers { answers, observed, one_moment: true }, Cursor(next.saturating_sub(1))))
     }

@@ -222,3 +222,43 @@ fn no_snapshot_stays_open_between_two_calls() {
     drop(snapshot);
     wait_for(&server, open, |open| open == 0);
 }
+
+/// Lets processes that stand still go on.
+struct GoOn<'a>(&'a Server, String);
+
+impl Drop for GoOn<'_> {
+    fn drop(&mut self) {
+        self.0.signal("CONT", &self.1);
+    }
+}
+
+/// One process of the server may stand still while all others answer, and so while the server is not lost.
+#[test]
+fn a_read_whose_process_stands_still_ends_and_the_next_one_is_answered() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    engine.commit(put("key")).unwrap();
+    let asks = || vec![Ask::Get { key: b"key".to_vec() }];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // By a thread that blocks, by one of a runtime, and by the feed: each has connections of its own.
+    let blocked = || engine.get(b"key").map(|_| ());
+    let near = || runtime.block_on(engine.begin_read(asks(), ReadLimit::default())).map(|_| ());
+    let fed = || match engine.changes(Cursor(0), 1) {
+        Ok(_) | Err(FeedError::TooOld { .. }) => Ok(()),
+        Err(FeedError::Failed(error)) => Err(error),
+    };
+    let all: [&dyn Fn() -> Result<(), EngineError>; 3] = [&blocked, &near, &fed];
+    all.iter().for_each(|read| read().unwrap());
+    let reading = "select string_agg(pid::text, ' ') from pg_stat_activity where application_name = 'margay' \
+                   and (query like 'select 0,%' or query like '%changes_v1%')";
+    let pids = server.told(reading);
+    assert_eq!(pids.split(' ').count(), 3, "{pids}");
+    server.signal("STOP", &pids);
+    let _go_on = GoOn(&server, pids);
+    for read in all {
+        let begun = Instant::now();
+        assert!(matches!(read(), Err(EngineError::Unavailable(why)) if why.contains("has not answered")));
+        assert!(begun.elapsed() >= Duration::from_secs(10), "a process that is only slow is waited for");
+        read().unwrap();
+    }
+}

@@ -142,8 +142,12 @@ impl Server {
         let pid = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
         let pid = pid.lines().next().unwrap().to_owned();
         let signal = if stands_still { "STOP" } else { "CONT" };
-        let kill = format!("kill -{signal} {pid} $(pgrep -P {pid})");
-        self.run(Command::new("sh").args(["-c", &kill]));
+        self.signal(signal, &format!("{pid} $(pgrep -P {pid})"));
+    }
+
+    /// Processes, with spaces between them.
+    pub(crate) fn signal(&self, signal: &str, pids: &str) {
+        self.run(Command::new("sh").args(["-c", &format!("kill -{signal} {pids}")]));
     }
 
     pub(crate) fn sql(&self, statement: &str) {
