@@ -345,3 +345,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn nobody_is_named_root() {
+    let mut world = World(Registry::default());
+    let is_refused = |done: Result<(), ChangeError>| matches!(done, Err(ChangeError::Value(_)));
+    assert!(is_refused(world.order(user("root", Some(account(1)), ""))));
+    world.order(user("ann", Some(account(1)), "")).unwrap();
+    let renamed = Order::UpdateUser { user: "ann".into(), name: Some("root".to_owned()), path: None };
+    assert!(is_refused(world.order(renamed)));
+    let moved = Order::UpdateUser { user: "ann".into(), name: Some("rooted".to_owned()), path: None };
+    world.order(moved).unwrap();
+}

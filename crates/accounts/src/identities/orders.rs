@@ -134,9 +134,6 @@ pub enum Wanted {
     },
 }
 
-/// What commands call the holder of the root keys, who is no user.
-const ROOT_NAME: &str = "root";
-
 impl Identities {
     /// Executes an order and returns the answer. The error is one line.
     pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
@@ -235,9 +232,6 @@ impl Identities {
             access_key,
             secret_key,
         } = wanted;
-        if name == ROOT_NAME {
-            return Err(format!("{ROOT_NAME} is the holder of the server's own keys; choose another name"));
-        }
         let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
         if (describes_account || short_arns) && !account {
             return Err(

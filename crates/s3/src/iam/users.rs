@@ -3,7 +3,7 @@
 use margay_iam::registry::{NewUser, Order, Part, User};
 
 use super::{Work, entity, gone, tags};
-use crate::error::{Code, S3Error};
+use crate::error::S3Error;
 use crate::reply::Reply;
 
 /// Prefix of user ids.
@@ -19,22 +19,10 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
         joins: work.account().to_owned(),
         tags: tags::read(work)?,
     };
-    not_root(&new.name)?;
     work.order(Order::CreateUser(new)).await?;
     let registry = work.now();
     let user = registry.users.get(&id).ok_or_else(gone)?;
     Ok(show(work, user))
-}
-
-/// `root` is what commands call the holder of the server's own keys.
-fn not_root(name: &str) -> Result<(), S3Error> {
-    if name == "root" {
-        return Err(S3Error::new(
-            Code::InvalidInput,
-            "root is the holder of the server's own keys; choose another name",
-        ));
-    }
-    Ok(())
 }
 
 fn show(work: &Work<'_>, user: &User) -> Reply {
@@ -68,9 +56,6 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
 }
 
 pub(super) async fn update(work: &Work<'_>) -> Result<Reply, S3Error> {
-    if let Some(name) = work.get("NewUserName") {
-        not_root(name)?;
-    }
     work.user()?;
     let text = |field| work.get(field).map(str::to_owned);
     let (name, path) = (text("NewUserName"), text("NewPath"));

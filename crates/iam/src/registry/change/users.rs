@@ -3,6 +3,16 @@
 use super::{ChangeError, NewUser, Outcome, check_tags, check_without_policies};
 use crate::registry::{Account, Change, Kind, Named, Record, Registry, User};
 
+/// Commands call the holder of the server's own keys so, who is no user.
+fn check_not_root(name: &str) -> Result<(), ChangeError> {
+    match name {
+        "root" => {
+            Err(ChangeError::Value("root is the holder of the server's own keys; choose another name".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_account(id: &str) -> Result<(), ChangeError> {
     match id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Ok(()),
@@ -14,6 +24,7 @@ impl Registry {
     pub(super) fn create_user(&self, new: NewUser, now: i64) -> Outcome {
         let is_account = new.account.is_some();
         let account = new.account.as_ref().map_or(new.joins, |account| account.id.clone());
+        check_not_root(&new.name)?;
         self.check_new::<User>(&new.id, &new.name, &new.path, &account)?;
         check_tags(&new.tags)?;
         let mut changes = Vec::new();
@@ -62,6 +73,7 @@ impl Registry {
 
     pub(super) fn update_user(&self, user: &Named, name: Option<String>, path: Option<String>) -> Outcome {
         let mut user = self.find_named::<User>(user)?.clone();
+        name.as_deref().map_or(Ok(()), check_not_root)?;
         self.check_moved(&user, name.as_deref(), path.as_deref())?;
         user.name = name.unwrap_or(user.name);
         user.path = path.unwrap_or(user.path);
