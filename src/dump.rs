@@ -8,14 +8,10 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Response;
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
 use margay_env::files;
 use margay_listener::body::{BodyError, ResponseBody};
 use margay_volume::{DUMP_HEADER_BYTES, DumpReport, DumpRequest, decode_dump_header};
@@ -77,7 +73,7 @@ pub fn answer(storage: &Arc<Storage>, wish: DumpWish) -> Response<ResponseBody> 
             let _ = sender.blocking_send(Err(error.into()));
         }
     });
-    Response::new(ResponseBody { body: Stream(pieces).boxed_unsync(), in_memory: None })
+    Response::new(ResponseBody::of_pieces(pieces))
 }
 
 type Piece = Result<Bytes, BodyError>;
@@ -94,21 +90,6 @@ impl Write for Pieces {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The receiving body.
-struct Stream(mpsc::Receiver<Piece>);
-
-impl Body for Stream {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 }
 

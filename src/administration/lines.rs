@@ -4,14 +4,10 @@
 //!             L2 an empty line is sent each `PULSE` in which there was nothing to say, so a client that is gone is noticed.
 //! Not here:   the lines (`top`, `watch`).
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
 use margay_listener::body::{BodyError, ResponseBody};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -23,7 +19,7 @@ pub(super) const PULSE: Duration = Duration::from_secs(5);
 
 /// Where lines go.
 #[derive(Debug)]
-pub(super) struct Lines(mpsc::Sender<Bytes>);
+pub(super) struct Lines(mpsc::Sender<Result<Bytes, BodyError>>);
 
 /// The client is gone.
 #[derive(Debug)]
@@ -31,37 +27,22 @@ pub(super) struct Gone;
 
 impl Lines {
     pub(super) async fn send(&self, line: &Value) -> Result<(), Gone> {
-        self.0.send(Bytes::from(format!("{line}\n"))).await.map_err(|_| Gone)
+        self.0.send(Ok(Bytes::from(format!("{line}\n")))).await.map_err(|_| Gone)
     }
 
     pub(super) async fn pulse(&self) -> Result<(), Gone> {
-        self.0.send(Bytes::from_static(b"\n")).await.map_err(|_| Gone)
+        self.0.send(Ok(Bytes::from_static(b"\n"))).await.map_err(|_| Gone)
     }
 }
 
 /// The response, and where its lines go.
 pub(super) fn open() -> (Lines, Response<ResponseBody>) {
     let (sender, lines) = mpsc::channel(LINES_MAX);
-    let mut response = Response::new(ResponseBody { body: Stream(lines).boxed_unsync(), in_memory: None });
+    let mut response = Response::new(ResponseBody::of_pieces(lines));
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/x-ndjson"));
     headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
     // nginx else keeps lines back until its buffer is full.
     headers.insert("x-accel-buffering", http::HeaderValue::from_static("no"));
     (Lines(sender), response)
-}
-
-/// The receiving body.
-struct Stream(mpsc::Receiver<Bytes>);
-
-impl Body for Stream {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
-    }
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use crate::pulse::Running;
@@ -28,6 +30,27 @@ pub struct ResponseBody {
     pub body: http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>,
     /// How many bytes of it are already in memory, if the whole body is.
     pub in_memory: Option<u64>,
+}
+
+impl ResponseBody {
+    /// One that is made while it is sent: what the channel gives, until it is closed or gives an error.
+    pub fn of_pieces(pieces: mpsc::Receiver<Result<Bytes, BodyError>>) -> ResponseBody {
+        ResponseBody { body: Pieces(pieces).boxed_unsync(), in_memory: None }
+    }
+}
+
+struct Pieces(mpsc::Receiver<Result<Bytes, BodyError>>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -116,14 +116,12 @@ pub(crate) async fn serve(
     let mut wire = Wire::new(stream, Arc::clone(&pulse), traffic, shared.limits.stall_time_max, Arc::clone(&backlog));
     let service = Service { shared: Arc::clone(&shared), pulse, backlog, peer };
     let mut first = true;
-    let mut served = shared.limits.header_time_max;
     loop {
-        // After a TLS handshake the first request may already be in the TLS library's buffer: read without waiting for
-        // the socket.
-        let perhaps_read = wire.has_ahead() || (first && wire.stream().is_tls());
-        if !perhaps_read {
+        // The first bytes are waited for below, where they tell the protocol: after a TLS handshake they may already be in
+        // the TLS library's buffer.
+        if !first && !wire.has_ahead() {
             tokio::select! {
-                ready = shared.idle.until(timeout(served, wire.stream().readable())) => {
+                ready = shared.idle.until(timeout(shared.limits.idle_time_max, wire.stream().readable())) => {
                     if !matches!(ready, Some(Ok(Ok(())))) { return }
                 }
                 _ = stop.wait_for(|stop| *stop) => return,
@@ -131,7 +129,6 @@ pub(crate) async fn serve(
         }
         let use_http2 = if first && !http2 {
             tokio::select! {
-                // A socket may count as readable before anything has come.
                 found = shared.idle.until(begins_http2(&mut wire, shared.limits.header_time_max)) => match found.flatten() {
                     Some(found) => found,
                     None => return,
@@ -142,7 +139,6 @@ pub(crate) async fn serve(
             http2
         };
         first = false;
-        served = shared.limits.idle_time_max;
         let busy = Box::pin(async {
             if use_http2 {
                 serve_http2(wire, service.clone(), stop.clone()).await;

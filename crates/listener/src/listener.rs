@@ -152,14 +152,19 @@ async fn accept_tcp(
                 let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
                 tokio::spawn(serve_tcp(stream, peer, tls, shared, stop, place));
             }
-            // One that had time to end, and so its place, is waited for elsewhere: others shall be accepted.
+            // Its end is waited for apart, so that others are accepted meanwhile.
             Err(_) if shared.idle.end_one() => {
                 let places = Arc::clone(&places);
                 let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
                 tokio::spawn(async move {
                     match timeout(PLACE_TIME_MAX, places.acquire_owned()).await {
                         Ok(Ok(place)) => serve_tcp(stream, peer, tls, shared, stop, place).await,
-                        Ok(Err(_)) | Err(_) => shared.traffic.refused(),
+                        Ok(Err(_)) | Err(_) => {
+                            shared.traffic.refused();
+                            if tls.is_none() {
+                                refuse(stream).await;
+                            }
+                        }
                     }
                 });
             }
@@ -170,7 +175,10 @@ async fn accept_tcp(
                 if tls.is_none()
                     && let Ok(place) = Arc::clone(&refusals).acquire_owned().await
                 {
-                    tokio::spawn(refuse(stream, place));
+                    tokio::spawn(async move {
+                        refuse(stream).await;
+                        drop(place);
+                    });
                 }
             }
         }
@@ -250,7 +258,7 @@ async fn pause_after(error: &io::Error) {
 }
 
 /// Tells a client in S3's words that the limit of connections is reached.
-async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit) {
+async fn refuse(stream: TcpStream) {
     const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SlowDown</Code>\
         <Message>Too many connections. Please reduce your request rate.</Message></Error>";
     let answer = format!(

@@ -41,10 +41,6 @@ impl Stream {
         }
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, Stream::Tls(_))
-    }
-
     /// Whether TLS agreed on HTTP/2.
     pub(crate) fn negotiated_http2(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
