@@ -2,12 +2,11 @@
 
 use std::io::IsTerminal;
 
-use margay_env::output;
 use serde_json::{Value, json};
 
 use super::reach::AdminArgs;
 use super::tables::{micros, printable, size, table};
-use super::trace::{lines, no_server};
+use super::trace::show;
 use crate::exit::Failure;
 
 const EXAMPLES: &str = "Examples:
@@ -35,21 +34,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (settings, reach) = args.admin.reach()?;
-    super::runtime(1)?.block_on(async {
-        let wish = json!({ "seconds": args.seconds });
-        let Some(mut body) = reach.stream(&settings, "/top", &wish).await? else { return Err(no_server(&settings)) };
-        let clears = !args.json && std::io::stdout().is_terminal();
-        let mut left = args.count;
-        lines(&mut body, |line| {
-            let text = if args.json { format!("{line}\n") } else { block(line) };
-            let clear = if clears { "\x1b[H\x1b[2J" } else { "" };
-            output::exactly(format!("{clear}{text}").as_bytes())?;
-            left = left.map(|left| left.saturating_sub(1));
-            Ok(left != Some(0))
-        })
-        .await
-    })
+    let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    let text = |line: &Value| if args.json { format!("{line}\n") } else { format!("{clear}{}", block(line)) };
+    show(&args.admin, "/top", &json!({ "seconds": args.seconds }), args.count, text)
 }
 
 /// One interval for people.

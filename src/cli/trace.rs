@@ -49,17 +49,26 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (settings, reach) = args.admin.reach()?;
+    let wish = json!({
+        "errors": args.errors, "operation": args.operation, "bucket": args.bucket, "slower_than_ms": args.slower_than,
+    });
+    show(&args.admin, "/trace", &wish, args.count, |line| if args.json { format!("{line}\n") } else { row(line) })
+}
+
+/// Prints what a work shows line by line, `count` lines or until it ends.
+pub(super) fn show(
+    admin: &AdminArgs,
+    path: &str,
+    wish: &Value,
+    count: Option<u64>,
+    text: impl Fn(&Value) -> String,
+) -> Result<(), Failure> {
+    let (settings, reach) = admin.reach()?;
     super::runtime(1)?.block_on(async {
-        let wish = json!({
-            "errors": args.errors, "operation": args.operation, "bucket": args.bucket,
-            "slower_than_ms": args.slower_than,
-        });
-        let Some(mut body) = reach.stream(&settings, "/trace", &wish).await? else { return Err(no_server(&settings)) };
-        let mut left = args.count;
+        let Some(mut body) = reach.stream(&settings, path, wish).await? else { return Err(no_server(&settings)) };
+        let mut left = count;
         lines(&mut body, |line| {
-            let text = if args.json { format!("{line}\n") } else { row(line) };
-            output::exactly(text.as_bytes())?;
+            output::exactly(text(line).as_bytes())?;
             left = left.map(|left| left.saturating_sub(1));
             Ok(left != Some(0))
         })
@@ -73,10 +82,7 @@ pub(super) fn no_server(settings: &Settings) -> Failure {
 }
 
 /// Hands each line of an answer without an end on, until `take` has enough. A reader that is gone ends it quietly.
-pub(super) async fn lines(
-    body: &mut Incoming,
-    mut take: impl FnMut(&Value) -> io::Result<bool>,
-) -> Result<(), Failure> {
+async fn lines(body: &mut Incoming, mut take: impl FnMut(&Value) -> io::Result<bool>) -> Result<(), Failure> {
     let broken = |what: &dyn std::fmt::Display| Failure::failed(format!("the answer broke off: {what}"));
     let mut held = Vec::new();
     while let Some(frame) = body.frame().await {
