@@ -19,8 +19,12 @@ use crate::server::Server;
 
 /// Says that the process answers.
 const MINIO_LIVE: &str = "/minio/health/live";
+/// Where the S3 address has `/health`, for `margay health --endpoint`.
+pub const HEALTH: &str = "/-/health";
+/// Where the S3 address has `/ready`, for load balancers.
+pub const READY: &str = "/-/ready";
 
-/// Answers `/health`, `/metrics` and `/identities`.
+/// Answers `/health`, `/ready`, `/metrics` and `/identities`.
 #[derive(Debug)]
 pub struct Admin {
     server: Arc<Server>,
@@ -52,11 +56,9 @@ pub async fn page(server: &Server, method: &Method, path: &str) -> Response<Resp
         return answer::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
     }
     match path {
-        // The second one is where the S3 address has it, for `margay health --endpoint`.
-        "/health" | "/-/health" => health(server),
-        path if is_minio_health(path) => health_at(server, path),
+        path if is_probe(path) => probe(server, path),
         "/metrics" => answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", server.metrics().await),
-        _ => answer::plain(StatusCode::NOT_FOUND, "there are /health and /metrics"),
+        _ => answer::plain(StatusCode::NOT_FOUND, "there are /health, /ready and /metrics"),
     }
 }
 
@@ -64,12 +66,26 @@ pub async fn page(server: &Server, method: &Method, path: &str) -> Response<Resp
 pub trait Healthy: Send + Sync + std::fmt::Debug {
     /// `Err` says what does not.
     fn health(&self) -> Result<(), String>;
+
+    /// `Err` says why requests would not be served now. It may work again without a restart.
+    fn ready(&self) -> Result<(), String> {
+        self.health()
+    }
 }
 
 impl Healthy for Server {
     fn health(&self) -> Result<(), String> {
         Server::health(self)
     }
+
+    fn ready(&self) -> Result<(), String> {
+        Server::ready(self)
+    }
+}
+
+/// A page that says whether the process works, on the admin address.
+pub fn is_probe(path: &str) -> bool {
+    matches!(path, "/health" | "/ready" | HEALTH | READY) || is_minio_health(path)
 }
 
 /// Where MinIO answers probes, which its users have in their configurations.
@@ -77,15 +93,15 @@ pub fn is_minio_health(path: &str) -> bool {
     path == MINIO_LIVE || matches!(path, "/minio/health/ready" | "/minio/health/cluster" | "/minio/health/cluster/read")
 }
 
-/// The page at one of the paths of probes.
-pub fn health_at(process: &dyn Healthy, path: &str) -> Response<ResponseBody> {
-    // A restart would not help a server whose disk takes no writes; who is not ready gets no requests.
-    if path == MINIO_LIVE { answer::plain(StatusCode::OK, "ok") } else { health(process) }
-}
-
-/// 200 while everything can be read and written, else 503 with the reason.
-pub fn health(process: &dyn Healthy) -> Response<ResponseBody> {
-    match process.health() {
+/// The page at one of the paths of probes: 200, or 503 with the reason.
+pub fn probe(process: &dyn Healthy, path: &str) -> Response<ResponseBody> {
+    let found = match path {
+        // A restart would not help a server whose disk takes no writes; who is not ready gets no requests.
+        MINIO_LIVE => Ok(()),
+        "/health" | HEALTH => process.health(),
+        _ => process.ready(),
+    };
+    match found {
         Ok(()) => answer::plain(StatusCode::OK, "ok"),
         Err(reason) => answer::plain(StatusCode::SERVICE_UNAVAILABLE, &reason),
     }

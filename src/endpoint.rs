@@ -78,6 +78,11 @@ impl Healthy for Endpoint {
     fn health(&self) -> Result<(), String> {
         Administered::health(self)
     }
+
+    fn ready(&self) -> Result<(), String> {
+        self.storage.health()?;
+        self.session.ready()
+    }
 }
 
 impl Endpoint {
@@ -94,7 +99,7 @@ impl Endpoint {
 
     fn metrics(&self) -> String {
         let mut out = Exposition::default();
-        write_head(self.storage.health().is_ok(), self.uptime(), &mut out);
+        write_head(self.storage.health().is_ok(), Healthy::ready(self).is_ok(), self.uptime(), &mut out);
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
         write_reclaim(&self.reclaimer, &self.storage, &mut out);
@@ -117,6 +122,7 @@ impl Endpoint {
             "store_address": self.address,
             "admin_address": self.admin.map(|address| address.to_string()),
             "health": self.storage.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "ready": Healthy::ready(self).err().unwrap_or_else(|| "ok".to_owned()),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
             "storage": self.storage.status(),
@@ -128,8 +134,7 @@ impl Endpoint {
 
     fn page(&self, method: &Method, path: &str) -> Response<ResponseBody> {
         match (method, path) {
-            // The second one is where the S3 address of other servers has it, for `margay health --endpoint`.
-            (&Method::GET | &Method::HEAD, "/health" | "/-/health") => admin::health(self),
+            (&Method::GET | &Method::HEAD, path) if admin::is_probe(path) => admin::probe(self, path),
             (&Method::GET | &Method::HEAD, "/metrics") => {
                 answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.metrics())
             }
@@ -251,7 +256,7 @@ impl Handler for EndpointControl {
             match administration::answer_local(&process, request).await {
                 Ok(response) => response,
                 Err(request) => match (request.method(), request.uri().path()) {
-                    (&Method::GET | &Method::HEAD, path @ ("/health" | "/metrics")) => {
+                    (&Method::GET | &Method::HEAD, path @ ("/health" | "/ready" | "/metrics")) => {
                         endpoint.page(request.method(), path)
                     }
                     // E2.

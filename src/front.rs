@@ -1,7 +1,7 @@
-//! The main port: S3, one health page, and administration by signed requests.
+//! The main port: S3, two pages for probes, and administration by signed requests.
 //!
-//! Why:        load balancers and operators often reach only the main port; `-` is not a valid bucket name, so `/-/health` and
-//!             `/-/admin/` hide nothing of S3; where the host names a bucket, the path is a key's. The paths of MinIO's probes hide a
+//! Why:        load balancers and operators often reach only the main port; `-` is not a valid bucket name, so `/-/health`,
+//!             `/-/ready` and `/-/admin/` hide nothing of S3; where the host names a bucket, the path is a key's. The paths of MinIO's probes hide a
 //!             few keys of a bucket called `minio` from those who do not sign.
 //! Not here:   what S3 requests mean (margay-s3).
 
@@ -97,11 +97,13 @@ impl Handler for Front {
     fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
         let allowed = matches!(*request.method(), Method::GET | Method::HEAD);
         let path = request.uri().path();
-        if path == "/-/health" || (allowed && admin::is_minio_health(path) && is_unsigned(&request)) {
+        if matches!(path, admin::HEALTH | admin::READY)
+            || (allowed && admin::is_minio_health(path) && is_unsigned(&request))
+        {
             let (process, path) = (Arc::clone(&self.process), path.to_owned());
             return Box::pin(async move {
                 if allowed {
-                    admin::health_at(&*process, &path)
+                    admin::probe(&*process, &path)
                 } else {
                     answer::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD")
                 }

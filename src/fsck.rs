@@ -13,7 +13,9 @@ use crate::wiring::Storage;
 pub fn check(storage: &Storage, shown_max: usize) -> Result<Value, String> {
     let report = storage.volume.check(shown_max, &Arc::default());
     let report = report.map_err(|error| format!("fsck could not go on: {error}"))?;
-    Ok(to_json(&report, report.clean()))
+    let mut told = to_json(&report, report.clean());
+    told["shared"] = storage.volume.engine().is_shared().into();
+    Ok(told)
 }
 
 pub fn to_json(report: &FsckReport, clean: bool) -> Value {
@@ -37,6 +39,7 @@ pub fn to_json(report: &FsckReport, clean: bool) -> Value {
         "live_bytes": report.live_bytes,
         "segment_bytes": report.segment_bytes,
         "unreachable_segments": report.unreachable_segments,
+        "unnamed_copies": report.unnamed_copies,
         "unreachable_stores": report.unreachable_stores,
         "findings": findings,
         "shown": shown,

@@ -70,6 +70,12 @@ impl Server {
         self.storage.health()
     }
 
+    /// `Err` says why a request would wait or fail now, though a restart may not help.
+    pub fn ready(&self) -> Result<(), String> {
+        self.health()?;
+        self.session.ready()
+    }
+
     /// Stops the background jobs and prevents new ones.
     pub fn stop_background(&self) {
         // They have no end of their own, and the doors wait for what runs.
@@ -103,7 +109,7 @@ impl Server {
     pub async fn metrics(&self) -> String {
         self.watched.look(&self.env, &self.storage.volume).await;
         let mut out = Exposition::default();
-        write_head(self.health().is_ok(), self.uptime(), &mut out);
+        write_head(self.health().is_ok(), self.ready().is_ok(), self.uptime(), &mut out);
         self.requests.write(&mut out);
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
@@ -134,6 +140,7 @@ impl Server {
             "endpoint": address.map(|address| screen::endpoint(address, self.tls.is_some())),
             "admin_address": admin.map(|address| address.to_string()),
             "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "ready": self.ready().err().unwrap_or_else(|| "ok".to_owned()),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
             "requests_running": self.traffic.running(),
@@ -158,10 +165,12 @@ impl Server {
 }
 
 /// Which program this is, whether it works, and for how long.
-pub(crate) fn write_head(is_healthy: bool, uptime: Duration, out: &mut Exposition) {
+pub(crate) fn write_head(is_healthy: bool, is_ready: bool, uptime: Duration, out: &mut Exposition) {
     out.family("margay_build_info", Kind::Gauge, "Always 1; the label is the version.");
     out.sample("margay_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     out.value("margay_healthy", Kind::Gauge, "1 while everything can be read and written.", u8::from(is_healthy));
+    let what = "1 while requests are served: healthy, and the metadata answers.";
+    out.value("margay_ready", Kind::Gauge, what, u8::from(is_ready));
     out.value("margay_uptime_seconds", Kind::Gauge, "Since the server began.", uptime.as_secs());
 }
 

@@ -89,13 +89,23 @@ fn without_postgresql_nothing_is_answered_and_after_it_all_that_was_is_there() {
     world.postgres.kill();
     let error = world.get(&two, "before").unwrap_err();
     assert!(!error.is_not_found(), "{error}");
+    // A load balancer should leave them alone; whoever restarts what is not healthy should not.
+    wait_until("two is ready without PostgreSQL", || health(&two, &["--ready"]) == Some(1));
+    assert_eq!(health(&two, &[]), Some(0));
     world.postgres.begin();
     // Retries of the client go on meanwhile.
     world.put(&two, "after", &body(2));
     for door in [&one, &two] {
         assert_eq!(world.get(door, "before").unwrap().unwrap(), body(1));
         assert_eq!(world.get(door, "after").unwrap().unwrap(), body(2));
+        wait_until("a server is not ready again", || health(door, &["--ready"]) == Some(0));
     }
+}
+
+/// The exit code of `margay health` with these options at the S3 address.
+fn health(door: &Door, options: &[&str]) -> Option<i32> {
+    let asked = margay().args(["health", "--endpoint", &door.server.endpoint]).args(options).output();
+    asked.unwrap().status.code()
 }
 
 #[test]

@@ -21,12 +21,9 @@ mod server;
 #[path = "cluster/world.rs"]
 mod world;
 
-use filled::{assert_same, fill_by_mount, fill_by_s3, rows, shown_by_mount, shown_by_s3};
+use filled::{assert_same, fill_by_mount, filled_volume, rows, shown_by_mount, shown_by_s3};
 use server::{Server, margay};
 use world::{World, body};
-
-/// Small files of the log, so that some are behind the tree.
-const LIMITS: [&str; 2] = ["--set", "limits.log_bytes_max=8MiB"];
 
 /// A command that ends with this code; its stdout, or its stderr if it failed.
 fn said(code: i32, words: &[&str], world: &World) -> String {
@@ -39,22 +36,6 @@ fn said(code: i32, words: &[&str], world: &World) -> String {
 fn stop(server: Server) {
     server.signal(Signal::TERM);
     assert_eq!(server.code(), Some(0));
-}
-
-/// A volume of one server with something of everything; the server is killed, so that its log is not in its tree.
-fn filled_volume(world: &World) -> PathBuf {
-    let data = world.data("one");
-    let server = Server::start_with(&data, &LIMITS);
-    fill_by_s3(&server);
-    stop(server);
-    let server = Server::start_with(&data, &LIMITS);
-    let mut raw = filled::Raw::of(&server);
-    for number in 0..40 {
-        raw.put(&format!("bucket/late/{number}"), &body(number)[..9000]);
-    }
-    server.signal(Signal::KILL);
-    assert_eq!(server.code(), None);
-    data
 }
 
 fn adopt<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -374,6 +355,14 @@ fn a_shared_volume_is_checked_while_servers_run_and_damage_is_told() {
     // With one server at rest its directory is looked at here, beside the other one.
     stop(one.server);
     assert_eq!(check(0)["unreachable_segments"], 0);
+    // What a copy left whose row could not be written is no damage: servers sweep it.
+    let packs = fs::read_dir(data.join("segments")).unwrap().map(|entry| entry.unwrap().path());
+    let pack = packs.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "pack")).unwrap();
+    let name = format!("000007{}", &pack.file_name().unwrap().to_str().unwrap()[6..]);
+    let unnamed = pack.with_file_name(name);
+    fs::copy(&pack, &unnamed).unwrap();
+    assert_eq!(check(0)["unnamed_copies"], 1);
+    fs::remove_file(unnamed).unwrap();
     // What is not reached is not taken for lost.
     stop(two.server);
     let without = check(0);
@@ -450,8 +439,18 @@ fn a_backup_of_a_shared_volume_is_restored_into_another_database() {
     server::ends(0, &["backup", place, "--with-keys", "--data", data.to_str().unwrap()]);
     let moments = server::ends(0, &["restore", place, "--list"]);
     let first = moments.lines().next().unwrap();
+    let [bare, whole] = [world.data("bare"), world.data("whole")];
+    server::ends(0, &["backup", bare.to_str().unwrap(), "--data", data.to_str().unwrap()]);
     stop(one.server);
     stop(two.server);
+    // Without the keys it becomes a directory, and the way on is said.
+    let whole_words = ["--data", whole.to_str().unwrap(), "--set", "metadata_schema=whole"];
+    let refused = said(3, &[&["restore", bare.to_str().unwrap()], &whole_words[..]].concat(), &world);
+    assert!(refused.contains("put that there first") && refused.contains("margay cluster adopt --data"), "{refused}");
+    for name in ["keys", "identity-key", "encryption-keys"] {
+        fs::copy(data.join(name), whole.join(name)).unwrap();
+    }
+    said(0, &[&["cluster", "adopt"], &whole_words[..]].concat(), &world);
     let again = world.data("again");
     let schema = ["--set", "metadata_schema=again"];
     let mut words = vec!["restore", place, "--moment", first, "--data", again.to_str().unwrap()];

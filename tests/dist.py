@@ -587,7 +587,7 @@ def chart(part):
         part.check(f"{name}: volumes exist", {row["name"] for row in container["volumeMounts"]} == volumes, volumes)
         part.check(f"{name}: one server of a data directory", spec["replicas"] == 1)
         probe = container["readinessProbe"]["httpGet"]
-        part.check(f"{name}: it is asked for its health", probe["path"] == "/-/health" and probe["scheme"] == ("HTTPS" if name == "tls" else "HTTP"), probe)
+        part.check(f"{name}: it is asked whether it is ready", probe["path"] == "/-/ready" and probe["scheme"] == ("HTTPS" if name == "tls" else "HTTP"), probe)
         # The program itself takes the words, up to where it would serve.
         words = [word for word in container["args"][1:] if not word.startswith("--tls")]
         call(World.program, "config", *words, env=ENVIRONMENT)

@@ -78,6 +78,17 @@ fi
 # Daemons, so only where somebody asks for them by name.
 if [ "${1:-}" = cluster-ha ]; then
     if have apt-get && ! { have patroni && have etcd; }; then apt_install patroni python3-etcd etcd-server; fi
+    # The newest Patroni beside that of the distribution, with the system's Python: the user postgres runs it.
+    newest=${CARGO_TARGET_DIR:-target}/patroni
+    if ! "$newest/bin/patroni" --version >/dev/null 2>&1; then
+        /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
+        say "installing Patroni 4 into $newest"
+        mkdir -p "$(dirname "$newest")"
+        if ! { /usr/bin/python3 -m venv "$newest" && "$newest/bin/pip" install --quiet --disable-pip-version-check 'patroni[etcd3]==4.1.5' 'psycopg[binary]==3.3.*'; } >&2; then
+            say "no Patroni 4: PyPI does not give it"
+            rm -rf "$newest"
+        fi
+    fi
 fi
 
 # What tools/dist.sh makes things with: targets of Rust, zig as the C compiler for both of them (from PyPI, into the target

@@ -139,6 +139,13 @@ run() {
             # What is believed of the next one rests on it.
             suite registers python3 tests/goals/registers_test.py
             MARGAY_BIN=$binary suite cluster-ha timeout --signal=INT --kill-after=300 3600 python3 tests/cluster_ha.py
+            local newest
+            newest=$(realpath -m "${CARGO_TARGET_DIR:-target}")/patroni/bin/patroni
+            if [ -x "$newest" ]; then
+                PATRONI=$newest MARGAY_BIN=$binary suite cluster-ha-newest timeout --signal=INT --kill-after=300 3600 python3 tests/cluster_ha.py
+            else
+                echo "skipped: cluster-ha with Patroni 4, because tools/prepare.sh cluster-ha did not get it from PyPI" >>"$MARGAY_EVIDENCE"
+            fi
             ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-40}" ;;
         dist) MARGAY_BIN=$binary suite dist tests/dist.py ;;

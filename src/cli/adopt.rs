@@ -64,7 +64,16 @@ pub(super) fn check_empty(settings: &Settings) -> Result<(), Failure> {
 /// Moves a directory that was just made, if the settings name a database.
 pub(super) fn after(env: &Env, settings: &Settings) -> Result<(), Failure> {
     let Some(shared) = &settings.shared else { return Ok(()) };
-    let done = adopt::adopt(env, &settings.data, &settings.storage, &shared.postgres, &Copied::default())?;
+    let data = settings.data.display();
+    let done = adopt::adopt(env, &settings.data, &settings.storage, &shared.postgres, &Copied::default());
+    let done = done.map_err(|failure| Failure {
+        message: format!(
+            "{}. {data} is complete, only its rows are not in PostgreSQL yet: once that is mended, margay cluster adopt --data {data} \
+             --metadata {}",
+            failure.message, shared.postgres.config
+        ),
+        ..failure
+    })?;
     eprintln!("margay: {} rows are in PostgreSQL", done["rows"]);
     Ok(())
 }

@@ -69,6 +69,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let message = if args.repair {
         "not everything could be repaired; restore the named objects from another copy"
+    } else if report["shared"] == true {
+        "something does not fit; `margay object recover KEY` looks for whole copies of an object, else restore it from a backup"
     } else {
         "something does not fit; `margay fsck --repair` corrects what can be corrected, while no server runs on the directory"
     };
@@ -153,6 +155,12 @@ fn show(report: &Value) {
         findings.filter_map(|(_, count)| count.as_u64()).sum::<u64>(),
         number("repaired")
     );
+    let unnamed = number("unnamed_copies");
+    if unnamed > 0 {
+        println!(
+            "{unnamed} copies of segments are named by no row: a server removes them an hour after it has seen that"
+        );
+    }
     let stores = report["unreachable_stores"].as_array().into_iter().flatten();
     let stores: Vec<String> = stores.filter_map(Value::as_u64).map(|store| store.to_string()).collect();
     if !stores.is_empty() {

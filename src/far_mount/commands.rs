@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::running::Running;
+use crate::admin;
 use crate::administration::{self, Administered};
 use crate::control;
 
@@ -29,7 +30,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 struct Commands(Arc<Running>);
 
-/// `/health` and `/metrics` only.
+/// `/metrics` and the pages for probes only.
 struct Page(Arc<Running>);
 
 impl Handler for Commands {
@@ -49,7 +50,7 @@ impl Handler for Commands {
                 }
                 (&Method::POST, "/sync") => control::done(sync(&running, request).await),
                 (&Method::POST, "/unmount") => control::done(unmount(&running, request).await),
-                (&Method::GET | &Method::HEAD, path @ ("/health" | "/metrics")) => {
+                (&Method::GET | &Method::HEAD, path @ ("/health" | "/ready" | "/metrics")) => {
                     page(&running, request.method(), path)
                 }
                 _ => administer(&running, request).await,
@@ -82,11 +83,8 @@ fn page(running: &Running, method: &Method, path: &str) -> Response<ResponseBody
         (&Method::GET | &Method::HEAD, "/metrics") => {
             answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", running.metrics())
         }
-        (&Method::GET | &Method::HEAD, "/health") => match running.health() {
-            Ok(()) => answer::plain(StatusCode::OK, "ok"),
-            Err(reason) => answer::plain(StatusCode::SERVICE_UNAVAILABLE, &reason),
-        },
-        _ => answer::plain(StatusCode::NOT_FOUND, "there are /health and /metrics"),
+        (&Method::GET | &Method::HEAD, path) if admin::is_probe(path) => admin::probe(running, path),
+        _ => answer::plain(StatusCode::NOT_FOUND, "there are /health, /ready and /metrics"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,10 +13,13 @@ use http::header::{HeaderName, HeaderValue};
 use margay_client::client::{Ask, Client};
 use margay_client::connection::Connection;
 use margay_volume::{DumpHeader, DumpSink, Error, PiecePlace, read_dump, read_dump_header};
+use rustix::process::Signal;
 
 use crate::server::{Server, margay};
-use crate::world::body;
+use crate::world::{World, body};
 
+/// Small files of the log, so that some are behind the tree.
+const LIMITS: [&str; 2] = ["--set", "limits.log_bytes_max=8MiB"];
 /// Shorter than that a body travels in the log.
 const IN_LOG_BYTES: usize = 9000;
 /// In a segment of its own.
@@ -211,4 +214,21 @@ pub(crate) fn assert_same(before: &BTreeMap<Vec<u8>, Vec<u8>>, after: &BTreeMap<
     for key in before.keys().chain(after.keys()) {
         assert_eq!(before.get(key), after.get(key), "{}", key.escape_ascii());
     }
+}
+
+/// A volume of one server with something of everything; the server is killed, so that its log is not in its tree.
+pub(crate) fn filled_volume(world: &World) -> PathBuf {
+    let data = world.data("one");
+    let server = Server::start_with(&data, &LIMITS);
+    fill_by_s3(&server);
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+    let server = Server::start_with(&data, &LIMITS);
+    let mut raw = Raw::of(&server);
+    for number in 0..40 {
+        raw.put(&format!("bucket/late/{number}"), &body(number)[..9000]);
+    }
+    server.signal(Signal::KILL);
+    assert_eq!(server.code(), None);
+    data
 }

@@ -40,7 +40,12 @@ def missing():
     if not postgres_version():
         return "this machine has no PostgreSQL"
     absent = [name for name in PROGRAMS if not program(name)]
-    return f"this machine has no {' and no '.join(absent)}" if absent else None
+    if absent:
+        return f"this machine has no {' and no '.join(absent)}"
+    as_postgres = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--init-groups"] if os.getuid() == 0 else []
+    if subprocess.run([*as_postgres, program("patroni"), "--version"], capture_output=True, check=False).returncode:
+        return f"the user postgres cannot run {program('patroni')}"
+    return None
 
 
 def patroni_version():

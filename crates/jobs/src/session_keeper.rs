@@ -2,6 +2,7 @@
 //!
 //! Why:        other processes declare a process dead whose beat stands still, and their commits make its caches stale.
 //! Invariants: B1 a process that was declared dead opens a new session at its next beat, and then holds no lease.
+//!             B2 a process whose last beat is older than `SILENCE_MAX` is not ready: its requests wait or fail.
 //! Not here:   the beat and the follower (margay-volume).
 
 use std::sync::Arc;
@@ -15,37 +16,66 @@ use parking_lot::{Condvar, Mutex};
 /// Period of reads of the feed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Age of the last beat from which on the engine counts as away. A fail-over that goes well is shorter for most requests.
+pub const SILENCE_MAX: Duration = Duration::from_secs(5);
+
 const _: () = assert!(LOOK_EVERY.as_millis() <= FOLLOW_EVERY_MAX.as_millis());
 
-#[derive(Debug, Default)]
-struct Stopping {
+#[derive(Debug)]
+struct Kept {
+    env: Env,
     stop: Mutex<bool>,
     changed: Condvar,
+    last: Mutex<LastBeat>,
+}
+
+/// When the engine took a beat for the last time, on the monotonic clock, and why it has not since.
+#[derive(Debug)]
+struct LastBeat {
+    at: Duration,
+    refused: Option<String>,
 }
 
 /// The thread; none if the engine is not shared. Dropping it ends the session.
 #[derive(Debug)]
 pub struct SessionKeeper {
-    stopping: Arc<Stopping>,
+    kept: Arc<Kept>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl SessionKeeper {
     pub fn start(env: &Env, volume: &Arc<Volume>) -> std::io::Result<SessionKeeper> {
-        let stopping = Arc::new(Stopping::default());
+        // The session was opened just now.
+        let last = LastBeat { at: env.clock.monotonic(), refused: None };
+        let (stop, changed, last) = (Mutex::new(false), Condvar::new(), Mutex::new(last));
+        let kept = Arc::new(Kept { env: env.clone(), stop, changed, last });
         if !volume.engine().is_shared() {
-            return Ok(SessionKeeper { stopping, thread: Mutex::default() });
+            return Ok(SessionKeeper { kept, thread: Mutex::default() });
         }
-        let (inner, env, volume) = (Arc::clone(&stopping), env.clone(), Arc::clone(volume));
-        let body = move || keep(&inner, &env, &volume);
+        let (inner, volume) = (Arc::clone(&kept), Arc::clone(volume));
+        let body = move || keep(&inner, &volume);
         let thread = std::thread::Builder::new().name("session".to_owned()).spawn(body)?;
-        Ok(SessionKeeper { stopping, thread: Mutex::new(Some(thread)) })
+        Ok(SessionKeeper { kept, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// `Err` says for how long the engine has not answered (B2). An engine of this process alone always answers.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.thread.lock().is_none() {
+            return Ok(());
+        }
+        let last = self.kept.last.lock();
+        let silence = self.kept.env.clock.monotonic().saturating_sub(last.at);
+        if silence <= SILENCE_MAX {
+            return Ok(());
+        }
+        let why = last.refused.as_deref().unwrap_or("a call that has not ended");
+        Err(format!("the metadata has not answered for {} s: {why}", silence.as_secs()))
     }
 
     /// Ends the session; call it when no request reads any more.
     pub fn end(&self) {
-        *self.stopping.stop.lock() = true;
-        self.stopping.changed.notify_all();
+        *self.kept.stop.lock() = true;
+        self.kept.changed.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // A thread that panicked has reported it.
@@ -60,13 +90,14 @@ impl Drop for SessionKeeper {
     }
 }
 
-fn keep(stopping: &Stopping, env: &Env, volume: &Volume) {
+fn keep(kept: &Kept, volume: &Volume) {
+    let env = &kept.env;
     let mut beat_at = env.clock.monotonic();
     loop {
         {
-            let mut stop = stopping.stop.lock();
+            let mut stop = kept.stop.lock();
             if !*stop {
-                stopping.changed.wait_for(&mut stop, LOOK_EVERY);
+                kept.changed.wait_for(&mut stop, LOOK_EVERY);
             }
             if *stop {
                 break;
@@ -74,8 +105,12 @@ fn keep(stopping: &Stopping, env: &Env, volume: &Volume) {
         }
         if env.clock.monotonic() >= beat_at {
             beat_at = env.clock.monotonic() + volume.beat_every();
-            if let Err(error) = beat(volume) {
-                tracing::warn!(%error, "this process cannot say that it lives");
+            match beat(volume) {
+                Ok(()) => *kept.last.lock() = LastBeat { at: env.clock.monotonic(), refused: None },
+                Err(error) => {
+                    kept.last.lock().refused = Some(error.to_string());
+                    tracing::warn!(%error, "this process cannot say that it lives");
+                }
             }
         }
         if let Err(error) = follow(volume) {

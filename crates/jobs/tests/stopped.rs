@@ -218,11 +218,16 @@ fn a_process_that_stood_still_has_a_new_session_and_works() {
     one.put("a");
     assert_eq!(one.volume.lease_here("job").unwrap().map(|lease| lease.epoch()), Some(1));
     assert!(other.volume.lease_here("job").unwrap().is_none());
+    let is_ready = |process: &Process| process.keeper.ready().is_ok();
+    assert!(is_ready(one) && is_ready(other));
     stop_past_leases(&processes, || {
+        until("waited until nobody counts on it", || !is_ready(one));
+        assert!(is_ready(other) && one.volume.session_fault().is_none(), "it does not know that it is taken for dead");
         assert_eq!(other.volume.lease_here("job").unwrap().map(|lease| lease.epoch()), Some(2));
         other.put("b");
     });
     assert!(one.volume.lease_here("job").unwrap().is_none());
+    until("waited until it is counted on again", || is_ready(one));
     one.put("c");
     until("waited for the feed", || ["a", "b", "c"].iter().all(|key| one.has(key) && other.has(key)));
     drop(reclaimers);

@@ -24,9 +24,10 @@ struct Driven {
     by: Driver,
 }
 
-/// Taken when it ends, which must not block: the last owner of the engine may be a thread of a runtime.
+/// What is run by the thread that waits for it. Taken when it ends, which must not block: the last owner of the engine may be a
+/// thread of a runtime.
 #[derive(Debug)]
-struct Driver(Option<Runtime>);
+pub(crate) struct Driver(Option<Runtime>);
 
 #[derive(Debug)]
 pub(crate) struct BlockingReaders {
@@ -79,7 +80,7 @@ impl BlockingReaders {
         let more = |open: usize| (open < self.most).then_some(open + 1);
         self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let open = || {
-            let by = Driver(Some(Builder::new_current_thread().enable_all().build()?));
+            let by = Driver::new()?;
             Ok(Driven { reading: by.run(Reading::open(&self.server))?, by })
         };
         Some(open())
@@ -87,7 +88,11 @@ impl BlockingReaders {
 }
 
 impl Driver {
-    fn run<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) fn new() -> Result<Driver, EngineError> {
+        Ok(Driver(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    pub(crate) fn run<T>(&self, work: impl Future<Output = T>) -> T {
         self.0.as_ref().expect("it ends with its owner").block_on(work)
     }
 }

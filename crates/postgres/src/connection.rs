@@ -22,7 +22,7 @@ use crate::tls::{Protected, Tls};
 use crate::trust::{BEAT, Place, Trust};
 
 /// For every connection: plans that use the order of keys, and no wait for another connection's lock without an end.
-/// Each statement of a commit sees what was committed before it (`commit_v2`), so the level of isolation is not the server's.
+/// Each statement of a commit sees what was committed before it (`commit_v3`), so the level of isolation is not the server's.
 /// `synchronous_commit` is, since it says for which copies a commit waits.
 const SETTINGS: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enable_bitmapscan=off -c enable_sort=on \
                         -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 \

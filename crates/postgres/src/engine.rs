@@ -1,8 +1,8 @@
 //! The engine: the contract of margay_meta over lanes, readers and the feed.
 //!
-//! Invariants: N1 all calls but reads run on threads of the engine, so they go on when nobody waits for them any more (M6). Reads run on
-//!                the threads of their callers, over connections that were opened there (`near`, `blocking`): the way to another thread
-//!                and back is longer than the one to PostgreSQL.
+//! Invariants: N1 commits go on when nobody waits for them any more (M6): they are tasks of the engine's threads, or block their caller.
+//!             N2 reads, and commits of threads that block, run on the threads of their callers, over connections that were opened there
+//!                (`near`, `blocking`, `Lanes::commit_here`): the way to another thread and back is longer than the one to PostgreSQL.
 //! Locking:    none here.
 //! Not here:   what a commit is (lane), what a read is (read).
 
@@ -37,7 +37,7 @@ use crate::tls;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// It is made in one transaction, so all of it is there with this, which an earlier program had not.
-const NEWEST_MADE: &str = "resolve_v2(bigint, bigint)";
+const NEWEST_MADE: &str = "commit_v3";
 /// Longest name that PostgreSQL keeps, in bytes.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.
@@ -61,7 +61,7 @@ pub struct PostgresOptions {
     pub password: Option<Password>,
     /// Of the volume: lower-case letters, digits and `_`, and no digit first.
     pub schema: String,
-    /// Connections that commit. Commits that wait share them.
+    /// Connections that commit, and one more for threads that block. Commits that wait share them.
     pub lanes: usize,
     /// Connections that read for callers on a runtime; about as many more for threads that block and for jobs.
     pub readers: usize,
@@ -117,7 +117,7 @@ struct Shared {
     seen: AtomicU64,
     commits: AtomicU64,
     calls: Calls,
-    committed: Event,
+    news: Event,
 }
 
 fn is_schema(name: &str) -> bool {
@@ -168,7 +168,7 @@ impl PostgresEngine {
             seen: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             calls: Calls::default(),
-            committed: Event::new(),
+            news: Event::new(),
         });
         Ok(PostgresEngine { tasks, server, shared })
     }
@@ -206,7 +206,7 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
         return Err(OpenError::Setting(advice));
     }
     // Its statements wait for all that read, and others would wait behind them.
-    let made = client.query_one("select to_regprocedure($1) is not null", &[&format!("{schema}.{NEWEST_MADE}")]).await;
+    let made = client.query_one("select to_regproc($1) is not null", &[&format!("{schema}.{NEWEST_MADE}")]).await;
     if made.and_then(|row| row.try_get(0)).map_err(failed)? {
         return Ok(());
     }
@@ -219,14 +219,18 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
 impl Shared {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         let done = self.lanes.commit(batch).await;
-        if let Ok(committed) = &done {
-            self.last.fetch_max(committed.cursor.0, Ordering::AcqRel);
-            self.committed.notify(usize::MAX);
-            if (self.commits.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
-                self.forget().await;
-            }
+        if self.note(&done) {
+            self.forget().await;
         }
         done
+    }
+
+    /// Whether it is time to forget old changes.
+    fn note(&self, done: &Result<Committed, CommitError>) -> bool {
+        let Ok(committed) = done else { return false };
+        self.last.fetch_max(committed.cursor.0, Ordering::AcqRel);
+        self.news.notify(usize::MAX);
+        (self.commits.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY)
     }
 
     async fn forget(&self) {
@@ -309,7 +313,16 @@ impl Engine for PostgresEngine {
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         let shared = Arc::clone(&self.shared);
-        self.tasks.block(async move { shared.commit(batch).await })
+        let here = if Handle::try_current().is_ok() { Err(batch) } else { shared.lanes.commit_here(batch) };
+        match here {
+            Ok(done) => {
+                if shared.note(&done) {
+                    drop(self.tasks.spawn(async move { shared.forget().await }));
+                }
+                done
+            }
+            Err(batch) => self.tasks.block(async move { shared.commit(batch).await }),
+        }
     }
 
     fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
@@ -372,7 +385,7 @@ impl Engine for PostgresEngine {
             let mut sender = sender;
             let found = async {
                 loop {
-                    let committed = shared.committed.listen();
+                    let committed = shared.news.listen();
                     if shared.timeline.is_doubted() {
                         return Ok(());
                     }

@@ -1,4 +1,4 @@
-//! Several batches as the arguments of one `commit_v2`.
+//! Several batches as the arguments of one `commit_v3`.
 //!
 //! Why:        what a call costs the server is mostly not its rows, so callers that wait at the same time share one.
 //! Invariants: G1 no batch of a group writes what another one writes or asserts: the order in which they are done says nothing.

@@ -1,6 +1,7 @@
 //! A lane: one call at a time, each with a number, so that what became of one can be asked later.
 //!
-//! Invariants: L1 a call is sent only when the outcome of the one before it is known.
+//! Invariants: L1 a call is sent only when the outcome of the one before it is known. From before it is sent until its answer is there it
+//!                is not, also when its future is dropped or panics.
 //!             L2 a call that changed nothing for conflicts has used no number.
 //!             L3 the row says which batches of its call are not part of it: they met a conflict, and are void.
 //! Source:     the lane's row in `lanes` (schema.sql).
@@ -23,7 +24,7 @@ const SHARDS: i64 = 16;
 const OUTCOMES_MAX: usize = 1024;
 /// The error of the functions when the lane has made the call already, or was taken away.
 const TAKEN: &str = "MG001";
-const COMMIT: &str = "select version, failed_batches, failed_numbers from commit_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+const COMMIT: &str = "select version, failed_batches, failed_numbers from commit_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
                       $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)";
 /// Of a token, which say the batch of the call.
 const INDEX_BITS: u32 = GROUP_MAX.ilog2();
@@ -149,10 +150,11 @@ impl Lane {
         self.settle().await?;
         let call = self.call + 1;
         let timeline = Arc::clone(&self.server.timeline);
-        let (connection, statement) = self.opened().await?;
+        self.open().await?;
         // The connection may be the first one that has found another timeline.
         timeline.check_commit()?;
-        let (id, shard) = (connection.1, connection.2);
+        let (id, shard) = (self.id, (self.id % SHARDS) as i32);
+        let Some((connection, statement)) = &self.open else { unreachable!("it was opened") };
         let one = Arguments::of(batches);
         let arguments: [&(dyn ToSql + Sync); 26] = [
             &id,
@@ -183,23 +185,27 @@ impl Lane {
             &one.maxes.values,
         ];
         let all: Vec<_> = arguments.into_iter().chain([&one.changed as &(dyn ToSql + Sync)]).collect();
-        let done = connection.0.client.query_one(&statement, &all).await;
-        let has_warned = connection.0.has_warned();
+        // L1.
+        self.unknown = Some(call);
+        let done = connection.client.query_one(statement, &all).await;
+        let has_warned = connection.has_warned();
         match done.and_then(|row| Told::of(&row)) {
             Ok(told) if !has_warned => {
+                self.unknown = None;
                 if told.version.is_some() {
                     self.call = call;
                 }
                 told.of_batches(batches.len()).map_err(Failure::from)
             }
             Err(error) if error.as_db_error().is_some_and(is_undone) && !has_warned => {
+                self.unknown = None;
                 Err(Failure::Undone(refused(&error)))
             }
             other => {
                 if let Err(error) = other {
                     tracing::warn!(error = said(&error), lane = id, call, "the answer to a commit was lost");
                 }
-                (self.open, self.unknown) = (None, Some(call));
+                self.open = None;
                 Err(Failure::Unknown(CommitToken { lane: self.id(), call: call.cast_unsigned() << INDEX_BITS }))
             }
         }
@@ -237,15 +243,15 @@ impl Lane {
         Ok(())
     }
 
-    async fn opened(&mut self) -> Result<((&Connection, i64, i32), Statement), EngineError> {
-        if self.open.as_ref().is_none_or(|(connection, _)| connection.client.is_closed()) {
+    async fn open(&mut self) -> Result<(), EngineError> {
+        let trust = &self.server.trust;
+        let is_over = |connection: &Connection| connection.client.is_closed() || trust.is_over(connection.losses);
+        if self.open.as_ref().is_none_or(|(connection, _)| is_over(connection)) {
             let connection = self.server.connect().await?;
             let statement = connection.client.prepare(COMMIT).await.map_err(|error| unavailable(&error))?;
             self.open = Some((connection, statement));
         }
-        let Some((connection, statement)) = &self.open else { unreachable!("it was opened") };
-        let shard = (self.id % SHARDS) as i32;
-        Ok(((connection, self.id, shard), statement.clone()))
+        Ok(())
     }
 }
 

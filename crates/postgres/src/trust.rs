@@ -74,6 +74,11 @@ impl Trust {
         self.losses.subscribe()
     }
 
+    /// Whether a connection that was opened then has ended, or ends once it makes progress (U3).
+    pub(crate) fn is_over(&self, losses: u64) -> bool {
+        *self.losses.borrow() != losses
+    }
+
     /// A server that takes writes. `may_be_new`: others may still read from another one.
     pub(crate) fn found(&self, host: usize, may_be_new: bool) {
         let now = self.now();

@@ -249,7 +249,9 @@ fn no_row_comes_into_a_range_that_was_found_empty() {
         let directory = format!("d{round}");
         engines[0].commit(of(vec![put(&directory, b"")])).unwrap();
         std::thread::scope(|scope| {
-            for thread in 0..16 {
+            for at in 0..16 {
+                // Those that remove begin first in every other round.
+                let thread = if round % 2 == 0 { at } else { 15 - at };
                 let (engine, directory, made, removed) = (&engines[thread % 2], &directory, &made, &removed);
                 scope.spawn(move || {
                     let parent = directory.clone().into_bytes();
@@ -375,7 +377,8 @@ fn commits_that_share_a_call_have_each_their_outcome() {
         }
     }
     assert_eq!(winners, rounds);
-    assert!((1..=4).contains(&full), "{full} additions of the largest number");
+    // Four that are shared, and the one of threads that block.
+    assert!((1..=5).contains(&full), "{full} additions of the largest number");
     let done = (rounds * threads * 5 / 8) as i64;
     let count = engine.get(b"count").unwrap().value.unwrap().value;
     assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), done);

@@ -172,9 +172,15 @@ impl Store {
         Ok(SegmentPin::own(self.folder.pin_listed(id)?))
     }
 
-    /// Seals a pack or log early: no further run begins in it. Succeeds if it is sealed already.
+    /// Seals a pack or log early: no further run begins in it. Succeeds if it is sealed already, as one in quarantine is, which stays
+    /// there: whoever seals it late does not need it.
     pub fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
-        let segment = self.folder.segment(id)?;
+        let segment = match self.folder.listed(id) {
+            Err(SegmentError::Missing(_)) if self.folder.quarantine.state.lock().held.contains_key(&id) => {
+                return Ok(());
+            }
+            found => found?,
+        };
         let mut pack = self.folder.pack.lock();
         if pack.as_ref().is_some_and(|pack| pack.segment.id == id) {
             *pack = None;

@@ -344,6 +344,18 @@ fn a_segment_in_quarantine_is_taken_back_by_a_read_and_stays() {
 }
 
 #[test]
+fn a_segment_that_is_sealed_late_stays_in_quarantine() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let run = write(&store, &pattern(1000, 1), b"k");
+    store.seal(run.segment).unwrap();
+    assert!(store.set_aside(run.segment).unwrap());
+    store.seal(run.segment).unwrap();
+    assert_eq!((store.quarantined().len(), store.taken_back()), (1, 0));
+    assert!(matches!(store.seal(SegmentId(run.segment.0 + 1)), Err(SegmentError::Missing(_))));
+}
+
+#[test]
 fn a_segment_leaves_the_quarantine_only_by_a_later_walk_and_without_holds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);

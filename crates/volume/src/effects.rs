@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use margay_meta::{CommitError, Committed, Cursor};
+use margay_meta::{CommitError, Committed, Cursor, RowVersion};
 
 use crate::api::Error;
 use crate::cache::{FollowedFeed, KeptRows, RowChanges};
@@ -29,15 +29,21 @@ pub(crate) struct Effects {
 /// What became of a commit, as far as this process could find out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommitFate {
-    Made(Cursor),
+    Made { cursor: Cursor, version: RowVersion },
     Unknown,
     NotMade,
+}
+
+impl From<&Committed> for CommitFate {
+    fn from(done: &Committed) -> CommitFate {
+        CommitFate::Made { cursor: done.cursor, version: done.version }
+    }
 }
 
 impl From<&Result<Committed, CommitError>> for CommitFate {
     fn from(done: &Result<Committed, CommitError>) -> CommitFate {
         match done {
-            Ok(done) => CommitFate::Made(done.cursor),
+            Ok(done) => done.into(),
             Err(CommitError::Unknown(_)) => CommitFate::Unknown,
             Err(_) => CommitFate::NotMade,
         }
@@ -47,7 +53,7 @@ impl From<&Result<Committed, CommitError>> for CommitFate {
 impl From<&Result<Committed, Refused>> for CommitFate {
     fn from(done: &Result<Committed, Refused>) -> CommitFate {
         match done {
-            Ok(done) => CommitFate::Made(done.cursor),
+            Ok(done) => done.into(),
             Err(Refused::Error(Error::OutcomeUnknown)) => CommitFate::Unknown,
             Err(_) => CommitFate::NotMade,
         }
@@ -57,13 +63,14 @@ impl From<&Result<Committed, Refused>> for CommitFate {
 impl Effects {
     pub(crate) fn settle(self, made: CommitFate) {
         if let Some((changes, rows)) = self.rows {
-            rows.changed(changes, matches!(made, CommitFate::Made(_)));
+            let version = if let CommitFate::Made { version, .. } = made { Some(version) } else { None };
+            rows.changed(changes, version);
         }
         let cursor = match made {
             CommitFate::NotMade => return,
             // What follows is harmless if it was not made. The feed shows whether it was.
             CommitFate::Unknown => None,
-            CommitFate::Made(cursor) => {
+            CommitFate::Made { cursor, .. } => {
                 if let Some(followed) = self.followed {
                     followed.made(cursor);
                 }

@@ -357,7 +357,10 @@ impl Volume {
     /// Effects of a change through a mount, whose kernel knows of it.
     fn effects_at_mount(&self, draft: &Draft) -> Effects {
         let events = (draft.events() > 0).then(|| (draft.events(), Arc::clone(&self.events)));
-        let rows = self.engine.waits().then(|| (KeptRows::changes(draft.writes()), Arc::clone(&self.kept_rows)));
+        let rows = self.engine.waits().then(|| {
+            let changes = self.kept_rows.changes(draft.writes(), !draft.has_payload());
+            (changes, Arc::clone(&self.kept_rows))
+        });
         let followed = self.engine.is_shared().then(|| Arc::clone(&self.followed));
         Effects { notice: None, events, rows, segments: None, followed }
     }

@@ -202,7 +202,7 @@ fn a_removal_and_a_rename_after_a_look_up_are_a_commit() {
     let far = far_world();
     let (mount, ino, to) = (&far.mount, far.directory(0).unwrap(), far.directory(1).unwrap());
     let replace = RenameMode::Replace;
-    for name in ["warm", "gone", "moved", "over"] {
+    for name in ["warm", "gone", "moved", "over", "never"] {
         mount.create(ino, &plain(name), &NEW, OpenFlags::default()).unwrap();
     }
     mount.create(to, &plain("over"), &NEW, OpenFlags::default()).unwrap();
@@ -225,10 +225,12 @@ fn a_removal_and_a_rename_after_a_look_up_are_a_commit() {
         calls_of(&[(ino, "over"), (to, "over")], &|| mount.rename(ino, &plain("over"), to, &plain("over"), replace)),
         // Whether it is empty is a question of its own.
         calls_of(&[(ino, "d")], &|| mount.remove_directory(ino, &plain("d"))),
-        // No look-up.
+        // A commit of this process has brought its row, and the look-up before that, that no directory has the name.
         calls_of(&[], &|| mount.unlink(to, &plain("moved"))),
+        // No look-up.
+        calls_of(&[], &|| mount.unlink(ino, &plain("never"))),
     ];
-    assert_eq!(calls, [1, 1, 1, 2, 2]);
+    assert_eq!(calls, [1, 1, 1, 2, 1, 2]);
 }
 
 /// A commit of which this process does not know.
@@ -238,14 +240,28 @@ fn of_another_process(far: &Far, writes: Vec<Write>) {
 
 #[test]
 fn a_name_that_another_process_changed_since_the_look_up_is_looked_at_again() {
+    changed_by_another_process(true);
+}
+
+#[test]
+fn a_name_that_another_process_changed_since_it_was_made_here_is_looked_at_again() {
+    changed_by_another_process(false);
+}
+
+/// Rows are kept since a look-up, or since the commit that made them.
+fn changed_by_another_process(looks_up: bool) {
     let far = far_world();
     let (mount, ino) = (&far.mount, far.directory(0).unwrap());
     let row = |name: &str| far.engine.get(&key::entry(ino, name.as_bytes())).unwrap().value;
     mount.make_directory(ino, &plain("d"), &NEW).unwrap();
     let directory = row("d/").unwrap().value.to_vec();
     let made = |name: &str| {
+        // As a kernel asks.
+        mount.lookup(ino, &plain(name)).unwrap_err();
         mount.create(ino, &plain(name), &NEW, OpenFlags::default()).unwrap();
-        mount.lookup(ino, &plain(name)).unwrap();
+        if looks_up {
+            mount.lookup(ino, &plain(name)).unwrap();
+        }
         key::entry(ino, name.as_bytes())
     };
 

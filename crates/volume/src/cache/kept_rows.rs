@@ -2,10 +2,11 @@
 //!
 //! Why:        a kernel reads a directory's attributes before each create in it, since the previous create changed its
 //!             times; with an engine a millisecond away that is a third of a create's time. And it looks a name up before
-//!             it removes or renames it, so that the change finds the name's rows here.
+//!             it removes or renames it, or has made it itself, so that the change finds the name's rows here.
 //! Invariants: K1 a cached row reflects the newest answered commit: a commit updates or drops its rows before its
 //!                answer, and a row is cached only if no commit of its stripe was answered since before the read.
-//!             K2 only `Max` rows are updated in place, since their order does not matter; all others are dropped.
+//!             K2 `Max` rows are updated in place, since their order does not matter; a row that a commit put is cached if no other
+//!                commit of its stripe was answered since before it; all others are dropped.
 //!             K3 the rows per stripe and the bytes of each are bounded; a full stripe is emptied.
 //! Locking:    a leaf lock per stripe of keys, never held during a call of the engine.
 //! Not here:   commits of other processes (follower).
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use margay_meta::{Row, Write};
+use margay_meta::{Row, RowVersion, Write};
 use margay_rows::key;
 use parking_lot::Mutex;
 
@@ -42,7 +43,19 @@ pub(crate) struct Before(Vec<u64>);
 
 /// What a commit will do to rows that may be cached.
 #[derive(Debug, Default)]
-pub(crate) struct RowChanges(Vec<(Vec<u8>, Option<u64>)>);
+pub(crate) struct RowChanges(Vec<(Vec<u8>, RowChange)>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum RowChange {
+    Dropped,
+    /// To at least this.
+    Raised(u64),
+    /// `before`: as in `Before`.
+    Put {
+        value: Bytes,
+        before: u64,
+    },
+}
 
 impl Default for KeptRows {
     fn default() -> KeptRows {
@@ -54,6 +67,11 @@ impl KeptRows {
     /// All of these rows, if all are cached.
     pub(crate) fn all(&self, keys: &[Vec<u8>]) -> Option<Vec<Option<Row>>> {
         keys.iter().map(|key| self.stripe(key).lock().rows.get(key).cloned()).collect()
+    }
+
+    /// Whether it is cached that there is no such row.
+    pub(crate) fn has_none(&self, key: &[u8]) -> bool {
+        self.stripe(key).lock().rows.get(key).is_some_and(Option::is_none)
     }
 
     /// Must be called before reading rows that are to be cached.
@@ -73,42 +91,52 @@ impl KeptRows {
                 stripe.rows.remove(key);
                 continue;
             }
-            if stripe.rows.len() >= STRIPE_ROWS_MAX {
-                stripe.rows.clear();
-            }
-            stripe.rows.insert(key.clone(), row.clone());
+            stripe.put(key.clone(), row.clone());
         }
     }
 
     /// The changes of a commit with these writes; computed before the commit, and passed to `changed` after it.
-    pub(crate) fn changes(writes: &[Write]) -> RowChanges {
+    /// `is_final`: the engine puts the values as they are.
+    pub(crate) fn changes(&self, writes: &[Write], is_final: bool) -> RowChanges {
         let changes = writes.iter().filter(|write| is_kept(write.key())).map(|write| match write {
-            Write::Max { key, at_least } => (key.clone(), Some(*at_least)),
-            write => (write.key().to_vec(), None),
+            Write::Max { key, at_least } => (key.clone(), RowChange::Raised(*at_least)),
+            Write::Put { key, value } if is_final && value.len() <= ROW_BYTES_MAX => {
+                let before = self.stripe(key).lock().changes;
+                (key.clone(), RowChange::Put { value: Bytes::copy_from_slice(value), before })
+            }
+            write => (write.key().to_vec(), RowChange::Dropped),
         });
         RowChanges(changes.collect())
     }
 
-    /// Called when a commit has ended. `made`: it is certain to have succeeded; otherwise its rows are dropped.
-    pub(crate) fn changed(&self, changes: RowChanges, made: bool) {
-        for (key, raised) in changes.0 {
-            let mut stripe = self.stripe(&key).lock();
+    /// Called when a commit has ended. `made`: the version of its rows, if it is certain to have succeeded; otherwise they are
+    /// dropped.
+    pub(crate) fn changed(&self, changes: RowChanges, made: Option<RowVersion>) {
+        // Of one commit, which may write several rows of a stripe.
+        let mut own = HashMap::new();
+        for (key, change) in changes.0 {
+            let at = self.stripe_of(&key);
+            let mut stripe = self.stripes[at].lock();
+            let earlier = own.entry(at).or_insert(0_u64);
+            let row = made.and_then(|version| match change {
+                RowChange::Dropped => None,
+                RowChange::Raised(at_least) => raise(stripe.rows.get(&key)?.as_ref()?, at_least),
+                RowChange::Put { value, before } => {
+                    (stripe.changes == before + *earlier).then_some(Row { value, version })
+                }
+            });
             stripe.changes += 1;
-            let raised = raised.filter(|_| made).and_then(|at_least| raise(stripe.rows.get(&key)?.as_ref()?, at_least));
-            match raised {
-                Some(row) => {
-                    stripe.rows.insert(key, Some(row));
-                }
-                None => {
-                    stripe.rows.remove(&key);
-                }
+            *earlier += 1;
+            match row {
+                Some(row) => stripe.put(key, Some(row)),
+                None => drop(stripe.rows.remove(&key)),
             }
         }
     }
 
     /// Other processes changed these rows.
     pub(crate) fn forget(&self, keys: Vec<Vec<u8>>) {
-        self.changed(RowChanges(keys.into_iter().map(|key| (key, None)).collect()), true);
+        self.changed(RowChanges(keys.into_iter().map(|key| (key, RowChange::Dropped)).collect()), None);
     }
 
     pub(crate) fn forget_all(&self) {
@@ -120,9 +148,22 @@ impl KeptRows {
     }
 
     fn stripe(&self, key: &[u8]) -> &Mutex<Stripe> {
+        &self.stripes[self.stripe_of(key)]
+    }
+
+    fn stripe_of(&self, key: &[u8]) -> usize {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        &self.stripes[hasher.finish() as usize % STRIPES]
+        hasher.finish() as usize % self.stripes.len()
+    }
+}
+
+impl Stripe {
+    fn put(&mut self, key: Vec<u8>, row: Option<Row>) {
+        if self.rows.len() >= STRIPE_ROWS_MAX {
+            self.rows.clear();
+        }
+        self.rows.insert(key, row);
     }
 }
 
@@ -151,18 +192,19 @@ mod tests {
     #[test]
     fn a_row_read_before_a_change_was_answered_is_not_kept() {
         let (rows, keys) = (KeptRows::default(), [key::times(Ino(7))]);
-        let raise = |at_least| KeptRows::changes(&[Write::Max { key: key::times(Ino(7)), at_least }]);
+        let raise = |at_least| rows.changes(&[Write::Max { key: key::times(Ino(7)), at_least }], true);
+        let made = Some(RowVersion::from_bits(2));
         let before = rows.before(&keys);
-        rows.changed(raise(5), true);
+        rows.changed(raise(5), made);
         rows.keep(&keys, &[row(3)], &before);
         assert_eq!(rows.all(&keys), None);
         rows.keep(&keys, &[row(5)], &rows.before(&keys));
-        rows.changed(raise(4), true);
+        rows.changed(raise(4), made);
         assert_eq!(rows.all(&keys), Some(vec![row(5)]));
-        rows.changed(raise(9), true);
+        rows.changed(raise(9), made);
         assert_eq!(rows.all(&keys), Some(vec![row(9)]));
         // The outcome of the commit is unknown.
-        rows.changed(raise(10), false);
+        rows.changed(raise(10), None);
         assert_eq!(rows.all(&keys), None);
     }
 
@@ -170,7 +212,31 @@ mod tests {
     fn what_is_never_kept_is_not_looked_at() {
         let part = Write::Put { key: key::part(Ino(7), 1), value: Vec::new() };
         let file = Write::Delete { key: key::entry(Ino(7), b"file") };
-        assert_eq!(KeptRows::changes(&[part, file]).0, [(key::entry(Ino(7), b"file"), None)]);
+        let changes = KeptRows::default().changes(&[part, file], true);
+        assert_eq!(changes.0, [(key::entry(Ino(7), b"file"), RowChange::Dropped)]);
+    }
+
+    #[test]
+    fn a_row_that_was_put_is_kept_unless_another_commit_was_answered_meanwhile() {
+        // All keys are of one stripe.
+        let rows = KeptRows { stripes: vec![Mutex::default()].into() };
+        let key = |name: &str| key::entry(Ino(7), name.as_bytes());
+        let put = |name: &str, number: u64| Write::Put { key: key(name), value: number.to_le_bytes().to_vec() };
+        let version = |number| Some(RowVersion::from_bits(number));
+        rows.changed(rows.changes(&[put("one", 5), put("two", 6)], true), version(1));
+        assert_eq!(rows.all(&[key("one"), key("two")]), Some(vec![row(5), row(6)]), "both are of one commit");
+        let (first, second) = (rows.changes(&[put("one", 7)], true), rows.changes(&[put("one", 8)], true));
+        // It was committed first, and is answered last.
+        rows.changed(second, version(3));
+        rows.changed(first, version(2));
+        assert_eq!(rows.all(&[key("one")]), None);
+        rows.changed(rows.changes(&[put("one", 9)], true), None);
+        rows.changed(rows.changes(&[put("two", 9)], false), version(4));
+        assert_eq!([rows.all(&[key("one")]), rows.all(&[key("two")])], [None, None], "nobody knows what is there");
+        let late = rows.changes(&[put("one", 10)], true);
+        rows.forget(vec![key("one")]);
+        rows.changed(late, version(5));
+        assert_eq!(rows.all(&[key("one")]), None, "another process changed it meanwhile");
     }
 
     #[test]

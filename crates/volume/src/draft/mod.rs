@@ -280,6 +280,11 @@ impl Draft {
         engine.begin_commit(self.checked(engine)?, told).await.map_err(|error| refused(error, asserted))
     }
 
+    /// The engine fills the location of its payload into values.
+    pub(crate) fn has_payload(&self) -> bool {
+        self.batch.payload.is_some()
+    }
+
     pub(crate) fn writes(&self) -> &[Write] {
         &self.batch.writes
     }

@@ -49,7 +49,9 @@ impl Mount {
     /// does not know that, must drop the other name.
     pub(crate) fn left_its_name(&self, parent: Ino, name: &str) -> Result<(), PosixError> {
         let watchers = &self.volume.watchers;
-        if watchers.any() && self.read_file(parent, name.as_bytes(), &mut Seen::default())?.is_some() {
+        // If somebody has made one since that was read, the kernel is told of it on its own.
+        let is_none = self.volume.kept_rows.has_none(&key::entry(parent, name.as_bytes()));
+        if !is_none && watchers.any() && self.read_file(parent, name.as_bytes(), &mut Seen::default())?.is_some() {
             watchers.tell(Notice { entries: vec![(parent, name.to_owned())], ..Notice::default() });
         }
         Ok(())

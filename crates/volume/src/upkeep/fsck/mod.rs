@@ -113,6 +113,8 @@ pub struct FsckReport {
     pub segment_bytes: u64,
     /// Referenced segments whose store cannot be reached; they were not checked.
     pub unreachable_segments: u64,
+    /// Copies at this store of segments of others which no row names; where servers share the volume, their sweep removes these.
+    pub unnamed_copies: u64,
     /// The numbers of those stores.
     pub unreachable_stores: BTreeSet<u16>,
     pub findings: BTreeMap<FindingKind, u64>,
