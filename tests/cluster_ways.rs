@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
