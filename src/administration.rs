@@ -2,7 +2,7 @@
 //!
 //! Why:        the control socket of this machine and signed requests from another one must do the same by the same code, and
 //!             every right must be one line of one table.
-//! Layout:     `table` has the works and their actions, `works` does them for a server, `simulate` says what somebody may do, `top` and `watch` are the streams (`lines`), `remote` admits
+//! Layout:     `table` has the works, their actions and their fields (`fields`), `works` does them for a server, `simulate` says what somebody may do, `top` and `watch` are the streams (`lines`), `remote` admits
 //!             signed requests below `/-/admin/v1/`. Processes that are no whole server (`endpoint`, `far_mount`) do some of the works.
 //! Invariants: D1 a signed request does nothing before its caller is known, may do it, and its whole body is the signed one.
 //!             D2 what names files of the server's machine is done over the control socket only.
@@ -11,6 +11,7 @@
 //!             D5 a work that a process does not have is refused by one line that says who has it; nothing was done then.
 //! Not here:   the control socket itself (`control`), output (`cli`), the meaning of policies (margay-iam).
 
+mod fields;
 mod lines;
 mod remote;
 mod simulate;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use margay_accounts::identities::NotOrdered;
 use margay_env::Env;
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
@@ -57,9 +59,46 @@ pub enum WorkAnswer {
 pub enum NotDone {
     /// What is wished cannot be understood; nothing was done.
     BadWish(String),
+    /// A name in it is of nothing.
+    Absent(String),
+    /// Something is in the way: the name is taken, or what is to go is in use.
+    Clash(String),
     Failed(String),
     /// This process does not have it (D5).
     Elsewhere(String),
+}
+
+impl NotDone {
+    fn text(&self) -> &str {
+        let (NotDone::BadWish(text)
+        | NotDone::Absent(text)
+        | NotDone::Clash(text)
+        | NotDone::Failed(text)
+        | NotDone::Elsewhere(text)) = self;
+        text
+    }
+}
+
+impl From<NotOrdered> for NotDone {
+    fn from(error: NotOrdered) -> NotDone {
+        match error {
+            NotOrdered::Absent(text) => NotDone::Absent(text),
+            NotOrdered::Clash(text) => NotDone::Clash(text),
+            NotOrdered::Wrong(text) => NotDone::BadWish(text),
+            NotOrdered::Failed(text) => NotDone::Failed(text),
+        }
+    }
+}
+
+/// Of a work on a bucket.
+impl From<margay_volume::Error> for NotDone {
+    fn from(error: margay_volume::Error) -> NotDone {
+        let text = error.to_string();
+        match error {
+            margay_volume::Error::NoSuchBucket | margay_volume::Error::NoSuchKey => NotDone::Absent(text),
+            _ => NotDone::Failed(text),
+        }
+    }
 }
 
 impl From<String> for NotDone {
@@ -171,12 +210,13 @@ async fn run(
     let clock = Arc::clone(&process.env().clock);
     let (begun, place) = (clock.monotonic(), process.spans().place(asker.headers));
     let noted = wish.clone();
-    let done = Arc::clone(process).run(work, wish).await;
+    let done = match work.fields.map_or(Ok(()), |known| fields::check(known, &wish)) {
+        Ok(()) => Arc::clone(process).run(work, wish).await,
+        Err(error) => Err(error),
+    };
     let (outcome, error) = match &done {
         Ok(_) => (AuditOutcome::Done, ""),
-        Err(NotDone::BadWish(error) | NotDone::Failed(error) | NotDone::Elsewhere(error)) => {
-            (AuditOutcome::Failed, error.as_str())
-        }
+        Err(error) => (AuditOutcome::Failed, error.text()),
     };
     let (resource, took) = (work.resource(&noted), clock.monotonic().saturating_sub(begun));
     let action = work.action(&noted).unwrap_or_default();
@@ -189,6 +229,9 @@ async fn run(
         Ok(WorkAnswer::Value(value)) => answer::json(StatusCode::OK, &value),
         Ok(WorkAnswer::Stream(stream)) => stream,
         Err(NotDone::BadWish(error)) => refuse(StatusCode::BAD_REQUEST, &error),
+        // Other than a path that is not known.
+        Err(NotDone::Absent(error)) => answer::json(StatusCode::NOT_FOUND, &json!({ "error": error, "absent": true })),
+        Err(NotDone::Clash(error)) => refuse(StatusCode::CONFLICT, &error),
         Err(NotDone::Failed(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error),
         Err(NotDone::Elsewhere(error)) => refuse(StatusCode::NOT_IMPLEMENTED, &error),
     };

@@ -312,12 +312,32 @@ fn what_somebody_may_do_is_said_as_it_is_decided() {
         ("top", json!({ "seconds": 0 })),
         ("top", json!({ "seconds": -1 })),
         ("identities", json!({ "order": "create-user" })),
+        ("fsck", json!({ "show": "x" })),
+        ("quota", json!({ "bucket": "photos", "bytes": 7 })),
+        ("trace", json!({ "bucket": ["photos"] })),
+        ("scrub", json!({ "now": true })),
+        ("unmount", json!({ "path": "/mnt", "seconds": 1.5 })),
     ] {
-        let (path, body) = (format!("/-/admin/v1/{path}"), bad.to_string());
-        let signature = signed(root, http::Method::POST, &path, body.as_bytes());
-        assert_eq!(root.raw(&format!("POST {path}"), &signature, body.as_bytes()).0, 400, "{path} {bad}");
+        assert_eq!(posted(root, path, &bad), 400, "{path} {bad}");
     }
-    assert!(root.ends(1, &["user", "create", "root"]).contains("choose another name"));
+    for (path, absent) in [
+        ("quota", json!({ "bucket": "nothing" })),
+        ("inventory", json!({ "bucket": "nothing" })),
+        ("where", json!({ "bucket": "photos", "key": "nothing" })),
+        ("simulate", json!({ "who": "nobody", "questions": [] })),
+        ("identities", json!({ "order": "delete-user", "name": "nobody" })),
+    ] {
+        assert_eq!(posted(root, path, &absent), 404, "{path} {absent}");
+    }
+    assert_eq!(posted(root, "identities", &json!({ "order": "create-user", "name": "ann" })), 409);
+    assert!(root.ends(2, &["user", "create", "root"]).contains("choose another name"));
+}
+
+/// The status of a signed request for a work.
+fn posted(caller: &Caller, work: &str, wish: &Value) -> u16 {
+    let (path, body) = (format!("/-/admin/v1/{work}"), wish.to_string());
+    let signature = signed(caller, http::Method::POST, &path, body.as_bytes());
+    caller.raw(&format!("POST {path}"), &signature, body.as_bytes()).0
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnsw
     let secure = wish["secure"].as_bool().unwrap_or(server.tls.is_some());
     let given = Given { peer, secure, prefix: wish["prefix"].as_str().map(str::to_owned) };
     let (questions, simulation) = (questions(&wish["questions"]).map_err(bad_wish)?, server.simulation());
-    let identity = simulation.identity(who).await?;
+    let identity = simulation.identity(who).await.map_err(NotDone::Absent)?;
     let mut verdicts = Vec::with_capacity(questions.len());
     for question in &questions {
         let verdict = simulation.answer(identity.as_deref(), &given, question).await;

@@ -14,6 +14,7 @@ use margay_accounts::identities::ORDER_PATH;
 use margay_s3::administration::SERVER;
 use serde_json::Value;
 
+use super::fields::{Field, Holds};
 use super::{NotDone, WorkAnswer, simulate, top, watch, works};
 use crate::server::Server;
 
@@ -47,6 +48,8 @@ pub struct AdminWork {
     pub reach: Reach,
     /// It changes something, so the audit log has it in any case.
     pub changes: bool,
+    /// Of its wish; `None`: the work reads a form of its own and refuses what that does not have.
+    pub(super) fields: Option<&'static [Field]>,
     pub(super) run: for<'a> fn(&'a Arc<Server>, Value) -> Done<'a>,
 }
 
@@ -85,8 +88,17 @@ pub const ORDERS: &[(&str, &str)] = &[
     ("list-keys", "admin:ListKeys"),
 ];
 
+macro_rules! fields {
+    (any) => {
+        None
+    };
+    ([$($name:ident: $holds:ident),*]) => {
+        Some(&[$((stringify!($name), Holds::$holds)),*])
+    };
+}
+
 macro_rules! works {
-    ($($method:literal $path:expr, $action:literal, $on:ident, $reach:ident, $changes:literal => $run:path;)*) => {
+    ($($method:literal $path:expr, $action:literal, $on:ident, $reach:ident, $changes:literal, $fields:tt => $run:path;)*) => {
         /// All works.
         pub static WORKS: &[AdminWork] = &[$(AdminWork {
             method: $method,
@@ -95,34 +107,35 @@ macro_rules! works {
             on: On::$on,
             reach: Reach::$reach,
             changes: $changes,
+            fields: fields!($fields),
             run: |server, wish| Box::pin($run(server, wish)),
         }),*];
     };
 }
 
 works! {
-    "GET" "/status", "admin:Status", Server, Anywhere, false => works::status;
-    "GET" "/clock", "admin:Status", Server, Anywhere, false => works::clock;
-    "POST" "/clock/confirm", "admin:ConfirmClock", Server, Anywhere, true => works::confirm_clock;
-    "POST" "/top", "admin:Top", Server, Anywhere, false => top::answer;
-    "POST" "/trace", "admin:Trace", Server, Anywhere, false => watch::answer;
-    "GET" "/buckets", "admin:ListBuckets", Server, Anywhere, false => works::buckets;
-    "POST" "/du", "admin:ListBuckets", Server, Anywhere, false => works::buckets;
-    "POST" "/quota", "admin:SetQuota", Bucket, Anywhere, true => works::quota;
-    "POST" "/inventory", "admin:Inventory", Bucket, Anywhere, false => works::inventory;
-    "POST" "/where", "admin:LocateObject", Bucket, Anywhere, false => works::locate;
-    "POST" "/recover", "admin:RecoverObject", Bucket, Anywhere, true => works::recover;
-    "GET" "/mounts", "admin:ListMounts", Server, Anywhere, false => works::mounts;
-    "POST" "/scrub", "admin:Scrub", Server, Anywhere, true => works::scrub;
-    "POST" "/compact", "admin:Compact", Server, Anywhere, true => works::compact;
-    "POST" "/fsck", "admin:Check", Server, Anywhere, false => works::fsck;
-    "POST" "/simulate", "admin:SimulatePolicy", Server, Anywhere, false => simulate::answer;
-    "POST" ORDER_PATH, "", Server, Anywhere, true => works::identities;
-    "POST" "/mount", "admin:Mount", Bucket, Socket, true => works::mount;
-    "POST" "/unmount", "admin:Unmount", Server, Anywhere, true => works::unmount;
-    "POST" "/disk", "admin:ChangeDisks", Server, Socket, true => works::disk;
-    "POST" "/backup", "admin:Backup", Server, Socket, true => works::backup;
-    "POST" "/dump", "admin:Dump", Server, Socket, true => works::dump;
+    "GET" "/status", "admin:Status", Server, Anywhere, false, [] => works::status;
+    "GET" "/clock", "admin:Status", Server, Anywhere, false, [] => works::clock;
+    "POST" "/clock/confirm", "admin:ConfirmClock", Server, Anywhere, true, [] => works::confirm_clock;
+    "POST" "/top", "admin:Top", Server, Anywhere, false, [seconds: Number] => top::answer;
+    "POST" "/trace", "admin:Trace", Server, Anywhere, false, [errors: Flag, operation: Text, bucket: Text, slower_than_ms: Number] => watch::answer;
+    "GET" "/buckets", "admin:ListBuckets", Server, Anywhere, false, [] => works::buckets;
+    "POST" "/du", "admin:ListBuckets", Server, Anywhere, false, [] => works::buckets;
+    "POST" "/quota", "admin:SetQuota", Bucket, Anywhere, true, [bucket: Text, objects_max: Number, bytes_max: Number] => works::quota;
+    "POST" "/inventory", "admin:Inventory", Bucket, Anywhere, false, [bucket: Text, prefix: Text, after: Text] => works::inventory;
+    "POST" "/where", "admin:LocateObject", Bucket, Anywhere, false, [bucket: Text, key: Text] => works::locate;
+    "POST" "/recover", "admin:RecoverObject", Bucket, Anywhere, true, [bucket: Text, key: Text] => works::recover;
+    "GET" "/mounts", "admin:ListMounts", Server, Anywhere, false, [] => works::mounts;
+    "POST" "/scrub", "admin:Scrub", Server, Anywhere, true, [] => works::scrub;
+    "POST" "/compact", "admin:Compact", Server, Anywhere, true, [] => works::compact;
+    "POST" "/fsck", "admin:Check", Server, Anywhere, false, [show: Number] => works::fsck;
+    "POST" "/simulate", "admin:SimulatePolicy", Server, Anywhere, false, [who: Text, source_ip: Text, secure: Flag, prefix: Text, questions: Anything] => simulate::answer;
+    "POST" ORDER_PATH, "", Server, Anywhere, true, any => works::identities;
+    "POST" "/mount", "admin:Mount", Bucket, Socket, true, [bucket: Text, path: Text, options: Text, create: Flag] => works::mount;
+    "POST" "/unmount", "admin:Unmount", Server, Anywhere, true, [path: Text, seconds: Number] => works::unmount;
+    "POST" "/disk", "admin:ChangeDisks", Server, Socket, true, [do: Text, path: Text] => works::disk;
+    "POST" "/backup", "admin:Backup", Server, Socket, true, [to: Anything, with_keys: Flag, keep: Number] => works::backup;
+    "POST" "/dump", "admin:Dump", Server, Socket, true, [only_rows: Flag, with_keys: Flag] => works::dump;
 }
 
 /// The work of a request.

@@ -38,8 +38,16 @@ fn text(wish: &Value, name: &str) -> Result<String, NotDone> {
 }
 
 /// Runs what waits for disks on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| format!("it broke off: {error}"))?
+async fn blocking<T: Send + 'static, E: From<String> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| E::from(format!("it broke off: {error}")))?
+}
+
+/// Of a work on this object.
+fn of_object(bucket: &str, name: &str, error: margay_volume::Error) -> NotDone {
+    let text = format!("{bucket}/{name}: {error}");
+    if let NotDone::Absent(_) = NotDone::from(error) { NotDone::Absent(text) } else { NotDone::Failed(text) }
 }
 
 pub(super) async fn status(server: &Arc<Server>, _: Value) -> Outcome {
@@ -55,21 +63,19 @@ pub(super) async fn confirm_clock(server: &Arc<Server>, _: Value) -> Outcome {
 }
 
 pub(super) async fn buckets(server: &Arc<Server>, _: Value) -> Outcome {
-    value(buckets::list(&server.storage.volume).await.map_err(|error| error.to_string())?)
+    value(buckets::list(&server.storage.volume).await?)
 }
 
 pub(super) async fn quota(server: &Arc<Server>, wish: Value) -> Outcome {
     let (bucket, change) = QuotaChange::from_json(&wish).map_err(bad_wish)?;
-    let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
-    value(changed.map_err(|error| error.to_string())?)
+    value(buckets::change_quota(&server.storage.volume, &bucket, change).await?)
 }
 
 /// One page of a bucket's objects.
 pub(super) async fn inventory(server: &Arc<Server>, wish: Value) -> Outcome {
     let bucket = text(&wish, "bucket")?;
     let prefix = wish["prefix"].as_str().unwrap_or_default();
-    let page = pages::page(&server.storage.volume, &bucket, prefix, wish["after"].as_str()).await;
-    value(page.map_err(|error| error.to_string())?)
+    value(pages::page(&server.storage.volume, &bucket, prefix, wish["after"].as_str()).await?)
 }
 
 pub(super) async fn locate(server: &Arc<Server>, wish: Value) -> Outcome {
@@ -80,7 +86,7 @@ pub(super) async fn locate(server: &Arc<Server>, wish: Value) -> Outcome {
 pub(super) async fn recover(server: &Arc<Server>, wish: Value) -> Outcome {
     let (bucket, name) = (text(&wish, "bucket")?, text(&wish, "key")?);
     let storage = Arc::clone(&server.storage);
-    let mend = move || mending::object(&storage, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"));
+    let mend = move || mending::object(&storage, &bucket, &name).map_err(|error| of_object(&bucket, &name, error));
     value(blocking(mend).await?)
 }
 
@@ -94,7 +100,7 @@ pub(super) async fn scrub(server: &Arc<Server>, _: Value) -> Outcome {
     value(
         blocking(move || {
             checks.scrubbed(&done);
-            Ok(done)
+            Ok::<_, NotDone>(done)
         })
         .await?,
     )
@@ -110,7 +116,7 @@ pub(super) async fn fsck(server: &Arc<Server>, wish: Value) -> Outcome {
     value(
         blocking(move || {
             checks.checked(&report);
-            Ok(report)
+            Ok::<_, NotDone>(report)
         })
         .await?,
     )
@@ -161,6 +167,5 @@ pub async fn fsck_of(storage: &Arc<Storage>, wish: &Value) -> Result<Value, Stri
 pub async fn places_of(storage: &Arc<Storage>, wish: &Value) -> Result<Value, NotDone> {
     let (bucket, name) = (text(wish, "bucket")?, text(wish, "key")?);
     let engine = storage.rows.engine();
-    let find = move || places::find(&*engine, &bucket, &name).map_err(|error| format!("{bucket}/{name}: {error}"));
-    Ok(blocking(find).await?)
+    blocking(move || places::find(&*engine, &bucket, &name).map_err(|error| of_object(&bucket, &name, error))).await
 }

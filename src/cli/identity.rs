@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use http::Method;
-use margay_accounts::identities::{Identities, ORDER_PATH, Wanted, WantedUser};
+use margay_accounts::identities::{Identities, NotOrdered, ORDER_PATH, Wanted, WantedUser};
 use margay_env::Env;
 use margay_env::files;
 use serde_json::{Value, json};
@@ -355,6 +355,14 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
     path.map(|path| Ok(text(path)?.trim().to_owned())).transpose()
 }
 
+/// As a running server's answer ends a command.
+fn not_ordered(error: NotOrdered) -> Failure {
+    match error {
+        NotOrdered::Wrong(text) => Failure::usage(text),
+        NotOrdered::Absent(text) | NotOrdered::Clash(text) | NotOrdered::Failed(text) => Failure::failed(text),
+    }
+}
+
 /// Sends the order to the running server, or executes it here; prints the answer.
 fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     let env = Env::real();
@@ -370,7 +378,7 @@ fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
         }
         let storage = super::works::open_at_rest(&env, &settings)?;
         let identities = Identities::open(&env, &settings.data, &storage.volume, None).await?;
-        let answer = identities.answer(wanted).await.map_err(Failure::failed)?;
+        let answer = identities.answer(wanted).await.map_err(not_ordered)?;
         storage.close()?;
         Ok::<Value, Failure>(answer)
     })?;

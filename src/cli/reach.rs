@@ -168,7 +168,9 @@ impl There {
         if status.is_success() {
             return value.map_err(|error| broken(&error));
         }
-        let said = value.ok().and_then(|value| value["error"].as_str().map(str::to_owned));
+        let value = value.unwrap_or_default();
+        let is_absent = value["absent"] == true;
+        let said = value["error"].as_str().map(str::to_owned);
         let Some(said) = said else {
             let message = format!(
                 "{url} answers {status} and knows no administration: is it the S3 address of a margay of this version?"
@@ -177,6 +179,7 @@ impl There {
         };
         // C2.
         Err(match status {
+            StatusCode::NOT_FOUND if is_absent => Failure::failed(said),
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Failure::refused(said),
             StatusCode::BAD_REQUEST => Failure::usage(said),
             _ => Failure::failed(said),

@@ -28,7 +28,7 @@ use margay_s3::identities::{
 };
 use margay_volume::{Error, IdentityChange, KeyFile, Volume};
 
-pub use self::orders::{Wanted, WantedUser};
+pub use self::orders::{NotOrdered, Wanted, WantedUser};
 pub use self::seal::{FILE as KEY_FILE, SealKey};
 use crate::AccountsError;
 use crate::fingerprint;

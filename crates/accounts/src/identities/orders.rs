@@ -3,8 +3,8 @@
 //! Invariants: J1 a secret appears only in the answer of the order that created it.
 
 use margay_iam::registry::{
-    Account, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT, Registry, Role,
-    SESSION_SECONDS_MAX, StoredPolicy, Tags, User,
+    Account, ChangeError, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT,
+    Registry, Role, SESSION_SECONDS_MAX, StoredPolicy, Tags, User,
 };
 use margay_s3::identities::{Identities as _, NewKey, OrderError};
 use serde::{Deserialize, Serialize};
@@ -134,9 +134,43 @@ pub enum Wanted {
     },
 }
 
+/// Why an order was not done; one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOrdered {
+    /// A name in it is of nothing.
+    #[error("{0}")]
+    Absent(String),
+    /// A name is taken, or what is to go is in use.
+    #[error("{0}")]
+    Clash(String),
+    /// It makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+    /// It could not be stored.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<ChangeError> for NotOrdered {
+    fn from(error: ChangeError) -> NotOrdered {
+        let text = error.to_string();
+        match error {
+            ChangeError::Absent(..) => NotOrdered::Absent(text),
+            ChangeError::Present(..) | ChangeError::InUse(_) | ChangeError::Limit(_) => NotOrdered::Clash(text),
+            ChangeError::Ambiguous { .. } | ChangeError::Name(..) | ChangeError::Value(_) | ChangeError::Policy(_) => {
+                NotOrdered::Wrong(text)
+            }
+        }
+    }
+}
+
+fn wrong(text: impl Into<String>) -> NotOrdered {
+    NotOrdered::Wrong(text.into())
+}
+
 impl Identities {
-    /// Executes an order and returns the answer. The error is one line.
-    pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
+    /// Executes an order and returns the answer.
+    pub async fn answer(&self, wanted: Wanted) -> Result<Value, NotOrdered> {
         let order = match wanted {
             Wanted::CreateUser(user) => return self.create_user(user).await,
             Wanted::CreateKey { user, access_key, secret_key } => {
@@ -199,11 +233,11 @@ impl Identities {
         Ok(json!({ "done": true }))
     }
 
-    /// Executes an order that changes identities. The error is one line.
-    async fn do_it(&self, order: Order) -> Result<(), String> {
+    /// Executes an order that changes identities.
+    async fn do_it(&self, order: Order) -> Result<(), NotOrdered> {
         self.order(order).await.map_err(|error| match error {
-            OrderError::Refused(error) => error.to_string(),
-            OrderError::Failed(error) => error,
+            OrderError::Refused(error) => error.into(),
+            OrderError::Failed(error) => NotOrdered::Failed(error),
         })
     }
 
@@ -212,14 +246,12 @@ impl Identities {
     }
 
     /// The account id of a user; without a user the account of the root keys.
-    fn account_of(&self, user: Option<String>) -> Result<String, String> {
+    fn account_of(&self, user: Option<String>) -> Result<String, NotOrdered> {
         let Some(user) = user else { return Ok(ROOT_ACCOUNT.to_owned()) };
-        let registry = self.registry();
-        let found = registry.find_named::<User>(&user.into()).map(|user| user.account.clone());
-        found.map_err(|error| error.to_string())
+        Ok(self.registry().find_named::<User>(&user.into())?.account.clone())
     }
 
-    async fn create_user(&self, wanted: WantedUser) -> Result<Value, String> {
+    async fn create_user(&self, wanted: WantedUser) -> Result<Value, NotOrdered> {
         let WantedUser {
             name,
             account,
@@ -234,13 +266,12 @@ impl Identities {
         } = wanted;
         let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
         if (describes_account || short_arns) && !account {
-            return Err(
-                "ids, display name, email and the form of ARNs belong to an account; make the user one (--account)"
-                    .to_owned(),
-            );
+            return Err(wrong(
+                "ids, display name, email and the form of ARNs belong to an account; make the user one (--account)",
+            ));
         }
         if account && of.is_some() {
-            return Err("a user is an account of its own or joins another one, not both".to_owned());
+            return Err(wrong("a user is an account of its own or joins another one, not both"));
         }
         let mut answer = json!({ "user": name });
         let made = account.then(|| Account {
@@ -265,18 +296,18 @@ impl Identities {
         Ok(answer)
     }
 
-    async fn create_key(&self, user: String, id: Option<String>, secret: Option<String>) -> Result<Value, String> {
+    async fn create_key(&self, user: String, id: Option<String>, secret: Option<String>) -> Result<Value, NotOrdered> {
         let key = match (id, secret) {
             (None, None) => self.made_key(),
             (Some(id), Some(secret)) => {
-                root_keys::check(&id, &secret)?;
+                root_keys::check(&id, &secret).map_err(wrong)?;
                 let sealed = self.seal.seal_secret(&self.env, &id, &secret);
                 NewKey { id, secret, sealed }
             }
-            _ => return Err("give both an access key and a secret key, or none".to_owned()),
+            _ => return Err(wrong("give both an access key and a secret key, or none")),
         };
         if self.root.as_ref().is_some_and(|(root, _)| *root == key.id) {
-            return Err(format!("{} is the access key of root", key.id));
+            return Err(NotOrdered::Clash(format!("{} is the access key of root", key.id)));
         }
         self.do_it(Order::CreateKey { id: key.id.clone(), user: user.into(), sealed: key.sealed }).await?;
         Ok(json!({ "access_key": key.id, "secret_key": key.secret }))
@@ -294,7 +325,7 @@ impl Identities {
     }
 
     /// The stored state, without secrets; by name, then account.
-    fn show(&self, wanted: Wanted) -> Result<Value, String> {
+    fn show(&self, wanted: Wanted) -> Result<Value, NotOrdered> {
         let registry = &*self.registry();
         let mut list: Vec<Value> = match wanted {
             Wanted::ListUsers => registry.users.values().map(|user| show_user(registry, user)).collect(),
@@ -317,12 +348,11 @@ impl Identities {
                 registry.policies.values().map(policy).collect()
             }
             Wanted::GetPolicy { name } => {
-                let found = registry.find_named::<StoredPolicy>(&policy(&name)).map_err(|error| error.to_string())?;
-                return serde_json::from_str(&found.document).map_err(|error| error.to_string());
+                let found = registry.find_named::<StoredPolicy>(&policy(&name))?;
+                return serde_json::from_str(&found.document).map_err(|error| NotOrdered::Failed(error.to_string()));
             }
             Wanted::ListKeys { user } => {
-                let user = user.map(|user| registry.find_named::<User>(&user.into())).transpose();
-                let user = user.map_err(|error| error.to_string())?;
+                let user = user.map(|user| registry.find_named::<User>(&user.into())).transpose()?;
                 let wanted = registry.keys.values().filter(|key| user.is_none_or(|user| key.user == user.id));
                 let name = |id: &String| registry.users.get(id).map(|user| user.name.clone());
                 wanted
@@ -372,11 +402,11 @@ fn policy(name: &str) -> Named {
 }
 
 /// Requires exactly one of the three.
-fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, Named), String> {
+fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, Named), NotOrdered> {
     match (user, group, role) {
         (Some(user), None, None) => Ok((Kind::User, user.into())),
         (None, Some(group), None) => Ok((Kind::Group, group.into())),
         (None, None, Some(role)) => Ok((Kind::Role, role.into())),
-        _ => Err("name one user, group or role".to_owned()),
+        _ => Err(wrong("name one user, group or role")),
     }
 }
