@@ -366,3 +366,25 @@ fn mounts_name_what_is_missing_and_who_is_in_the_way() {
     let log = fs::read_to_string(&log).unwrap();
     assert!(log.contains("it is in use: waiting") && log.contains(&named), "{log}");
 }
+
+#[test]
+fn a_log_of_requests_that_cannot_be_written_is_said_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, absent) = (folder.path().join("data"), folder.path().join("absent/log"));
+    for setting in ["audit_log", "access_log"] {
+        let wish = format!("{setting}={}", absent.display());
+        let said = ends(2, &["serve", "--data", text(&data), "--address", "127.0.0.1:0", "--set", &wish]);
+        assert!(said.contains(setting) && said.contains("cannot be written"), "{said}");
+        assert!(!data.exists(), "nothing was made");
+    }
+}
+
+#[test]
+fn a_plain_server_that_is_asked_by_https_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let endpoint = server.endpoint.replace("http://", "https://");
+    let keys = ["--data", text(&server.data), "ls"];
+    assert!(ends(3, &[&["client", "--endpoint", &endpoint], &keys[..]].concat()).contains("does not speak TLS"));
+    assert!(ends(1, &["health", "--endpoint", &endpoint]).contains("does not speak TLS"));
+}

@@ -56,7 +56,7 @@ use crate::settings::{Settings, SharedSettings};
 use crate::spans::Spans;
 use crate::watching::Watched;
 use crate::wiring::Storage;
-use named_files::{providers, targets};
+use named_files::{check_logs, providers, targets};
 
 const EXAMPLES: &str = "Examples:
   margay serve
@@ -140,6 +140,7 @@ async fn serve(
         None => None,
     };
     let (providers, targets) = (providers(&env, &settings)?, targets(&env, &settings)?);
+    check_logs(&env, &settings)?;
     let spans = Spans::start(&env, settings.otlp.as_ref())?;
     let (dir, sockets) = addresses::reserve(&env, &settings).await?;
     let sync = probe::sync_time(&env, &settings.data)

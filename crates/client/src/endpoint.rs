@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::error::ClientError;
-use crate::tls::Connector;
+use crate::tls::{Connector, told};
 
 /// An endpoint from the settings.
 #[derive(Clone)]
@@ -117,7 +117,7 @@ impl Endpoint {
             return shake_hands(stream).await;
         }
         let connector = self.tls.as_ref().ok_or("https needs a list of authorities")?;
-        let secured = connector.connect(stream).await.map_err(|error| error.to_string())?;
+        let secured = connector.connect(stream).await.map_err(|error| told(error).to_string())?;
         shake_hands(secured).await
     }
 }

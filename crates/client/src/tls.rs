@@ -74,6 +74,16 @@ impl Connector {
 
     /// Performs the handshake on a new connection.
     pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await
+        TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await.map_err(told)
+    }
+}
+/// What went wrong with TLS; that the other side answers in plain text is said so.
+pub(crate) fn told(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            io::Error::new(error.kind(), "it does not speak TLS; is its address http:// and not https://?")
+        }
+        _ => error,
     }
 }

@@ -18,6 +18,8 @@ use crate::SegmentError;
 const REFRESH_AFTER: Duration = Duration::from_millis(100);
 /// Maximum bytes written before the file system is queried again.
 const REFRESH_BYTES: u64 = 16 << 20;
+/// Between two lines in the log that say that writes are refused.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct SpaceGate {
@@ -37,6 +39,8 @@ struct State {
     granted: u64,
     /// Refused since the start.
     refused: u64,
+    /// When the log was told last.
+    told_at: Option<Duration>,
 }
 
 /// Space promised to a writer; what is left of it returns on drop.
@@ -62,6 +66,7 @@ impl SpaceGate {
             self.ask(&mut state, now)?;
             if !self.fits(&state, bytes) {
                 state.refused += 1;
+                self.tell(&mut state, bytes, now);
                 return Err(SegmentError::Full);
             }
         }
@@ -92,6 +97,21 @@ impl SpaceGate {
         state.asked_at = Some(now);
         state.written_since = 0;
         Ok(())
+    }
+
+    fn tell(&self, state: &mut State, bytes: u64, now: Duration) {
+        if state.told_at.is_some_and(|told| now.saturating_sub(told) < TOLD_EVERY) {
+            return;
+        }
+        state.told_at = Some(now);
+        tracing::warn!(
+            folder = %self.folder.display(),
+            bytes,
+            free_bytes = state.free_bytes,
+            reserve_bytes = self.reserve_bytes,
+            refused = state.refused,
+            "the disk is full, so a write is refused: free room, delete objects, or add a disk"
+        );
     }
 
     fn fits(&self, state: &State, bytes: u64) -> bool {

@@ -1,13 +1,13 @@
-//! What a server reads of the files that its settings name: keys of identity providers, authorities of targets.
+//! The files that a server's settings name: keys of identity providers, authorities of targets, logs of requests.
 //!
-//! Invariants: F1 they are read before anything is made; what is wrong with one is a wrong setting.
+//! Invariants: F1 they are read, or opened, before anything is made; what is wrong with one is a wrong setting.
 //! Not here:   its own certificate (margay-listener).
 
 use std::path::Path;
 use std::sync::Arc;
 
 use margay_accounts::provider_keys::ProviderKeys;
-use margay_env::{Env, files};
+use margay_env::{Env, OpenMode, files};
 use margay_jobs::notify::Target;
 use margay_s3::sts::{KeySet, KeySource, Provider};
 
@@ -45,6 +45,19 @@ fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> 
         place.endpoint().trust(&authorities).map_err(|error| fail(&error))?;
     }
     Ok(Arc::new(ProviderKeys::new(place, Arc::clone(&env.clock))))
+}
+
+/// Logs of requests would be missed only when somebody needs them.
+pub(super) fn check_logs(env: &Env, settings: &Settings) -> Result<(), Failure> {
+    for (name, path) in [("audit_log", &settings.audit_log), ("access_log", &settings.access_log)] {
+        // A first start makes the data directory later.
+        let Some(path) = path.as_ref().filter(|path| !path.starts_with(&settings.data)) else { continue };
+        env.disk.open(path, OpenMode::OpenOrCreate).map_err(|error| {
+            let advice = files::remedy(&error);
+            Failure::usage(format!("{name}: {} cannot be written: {error}; {advice}", path.display()))
+        })?;
+    }
+    Ok(())
 }
 
 /// Where events are sent, with the authorities that prove it.
