@@ -273,7 +273,8 @@ fn buckets_of_the_settings_are_made_and_listed_with_their_date_and_quota() {
 
     let rows = ends(0, &["bucket", "ls", "--data", text(&data)]);
     let year = server.client(&["ls"]).trim().get(..10).unwrap().to_owned();
-    assert!(rows.lines().count() == 2 && rows.lines().all(|row| row.starts_with(&year)), "{rows}");
+    assert!(rows.starts_with("CREATED") && rows.lines().count() == 3, "{rows}");
+    assert!(rows.lines().skip(1).all(|row| row.starts_with(&year)), "{rows}");
     let line = ends(2, &["bucket", "quota", "photos", "--bytes", "1XB", "--data", text(&data)]);
     assert!(["--bytes", "1XB", "GiB", "MB", "none"].iter().all(|word| line.contains(word)), "{line}");
 }

@@ -71,15 +71,15 @@ struct QuotaArgs {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Ls(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, &ls_line),
-        Command::Du(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, &du_line),
+        Command::Ls(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, (&HEADS, &cells)),
+        Command::Du(show) => print(&select(ask(&args.admin, None)?, show)?, show.json, (&DU_HEADS, &du_cells)),
         Command::Quota(quota) => {
             let change = quota.change()?;
             let row = ask(&args.admin, Some((&quota.bucket, change)))?;
             if quota.json {
                 println!("{row:#}");
             } else {
-                println!("{}", ls_line(&row));
+                print!("{}", tables::table(&HEADS, &[cells(&row)]));
             }
         }
         Command::Inventory(inventory) => inventory::run(&args.admin, inventory)?,
@@ -119,26 +119,38 @@ fn select(mut rows: Value, show: &Show) -> Result<Vec<Value>, Failure> {
     Ok(rows)
 }
 
-fn print(rows: &[Value], json: bool, line: &dyn Fn(&Value) -> String) {
+/// The headings of a table, and the cells of a row.
+type Shown<'a> = (&'a [&'a str], &'a dyn Fn(&Value) -> Vec<String>);
+
+fn print(rows: &[Value], json: bool, (heads, cells): Shown<'_>) {
     if json {
         println!("{:#}", serde_json::json!({ "buckets": rows }));
     } else {
-        rows.iter().for_each(|row| println!("{}", line(row)));
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        print!("{}", tables::table(heads, &rows));
     }
 }
 
-fn du_line(row: &Value) -> String {
-    let number = |name: &str| row[name].as_u64().unwrap_or_default();
-    format!("{:>14} {:>12}  {}", number("bytes"), number("objects"), row["bucket"].as_str().unwrap_or_default())
+const DU_HEADS: [&str; 3] = [">BYTES", ">OBJECTS", "BUCKET"];
+
+fn du_cells(row: &Value) -> Vec<String> {
+    let number = |name: &str| row[name].as_u64().unwrap_or_default().to_string();
+    vec![number("bytes"), number("objects"), row["bucket"].as_str().unwrap_or_default().to_owned()]
 }
 
-fn ls_line(row: &Value) -> String {
-    let bytes = row["bytes_max"].as_u64().map_or_else(|| "-".to_owned(), show_bytes);
-    let objects = row["objects_max"].as_u64().map_or_else(|| "-".to_owned(), |most| most.to_string());
-    let number = |name: &str| row[name].as_u64().unwrap_or_default();
-    let name = row["bucket"].as_str().unwrap_or_default();
-    let created = row["created"].as_i64().map_or_else(|| "-".to_owned(), tables::date);
-    format!("{created:<20} {:>14} of {bytes:<10} {:>12} of {objects:<10}  {name}", number("bytes"), number("objects"))
+const HEADS: [&str; 6] = ["CREATED", ">BYTES", ">QUOTA", ">OBJECTS", ">QUOTA", "BUCKET"];
+
+fn cells(row: &Value) -> Vec<String> {
+    let most = |name: &str, show: fn(u64) -> String| row[name].as_u64().map_or_else(|| "-".to_owned(), show);
+    let number = |name: &str| row[name].as_u64().unwrap_or_default().to_string();
+    vec![
+        row["created"].as_i64().map_or_else(|| "-".to_owned(), tables::date),
+        number("bytes"),
+        most("bytes_max", show_bytes),
+        number("objects"),
+        most("objects_max", |most| most.to_string()),
+        row["bucket"].as_str().unwrap_or_default().to_owned(),
+    ]
 }
 
 /// Asks the running server, or opens the directory: lists all buckets, or changes one's quota.
