@@ -59,7 +59,6 @@ create or replace function commit_v3(
 declare
     -- Preconditions that do not hold: the batch, and behind it 32 bits with the number.
     broken bigint[];
-    told bytea;
 begin
     -- In the order of the arrays, which ascend.
     perform case when one.alone then pg_advisory_xact_lock(one.id) else pg_advisory_xact_lock_shared(one.id) end
@@ -89,25 +88,13 @@ begin
     end if;
 
     version := pg_current_xact_id()::text::bigint;
-    update lanes set call = in_call, version = commit_v3.version, failed = failed_batches
-        where lane = in_lane and call = in_call - 1;
-    if not found then
-        raise exception 'call % of lane % was taken', in_call, in_lane using errcode = 'MG001';
-    end if;
-
-    if cardinality(put_keys) > 0 then
-        insert into rows(key, version, value)
-            select put.key, commit_v3.version, put.value from unnest(put_batches, put_keys, put_values) as put(batch, key, value)
-            where put.batch <> all (failed_batches)
-            on conflict (key) do update set version = excluded.version, value = excluded.value;
-    end if;
     if cardinality(deleted_keys) > 0 then
         select coalesce(array_agg(one.key), '{}') into deleted_keys
             from unnest(deleted_batches, deleted_keys) as one(batch, key) where one.batch <> all (failed_batches);
         delete from rows where key = any (deleted_keys);
         delete from counters where key = any (deleted_keys);
     end if;
-    -- In the order of keys, so that no two wait for each other.
+    -- In the order of keys, here and below, so that no two wait for each other.
     if cardinality(set_keys) > 0 then
         select coalesce(array_agg(one.key), '{}') into deleted_keys
             from unnest(set_batches, set_keys) as one(batch, key) where one.batch <> all (failed_batches);
@@ -117,23 +104,33 @@ begin
             where one.batch <> all (failed_batches) order by one.key
             on conflict (key, shard) do update set value = excluded.value;
     end if;
-    if cardinality(add_keys) > 0 then
+    -- One statement: each costs more than what it does. No part writes a row of another one.
+    with put as (
+        insert into rows(key, version, value)
+            select put.key, commit_v3.version, put.value from unnest(put_batches, put_keys, put_values) as put(batch, key, value)
+            where put.batch <> all (failed_batches)
+            on conflict (key) do update set version = excluded.version, value = excluded.value
+    ), added as (
         insert into counters(key, shard, value)
             select one.key, in_shard, sum(one.value)::bigint
             from unnest(add_batches, add_keys, add_values) as one(batch, key, value)
             where one.batch <> all (failed_batches) group by one.key order by one.key
-            on conflict (key, shard) do update set value = counters.value + excluded.value;
-    end if;
-    if cardinality(max_keys) > 0 then
+            on conflict (key, shard) do update set value = counters.value + excluded.value
+    ), raised as (
         insert into counters(key, shard, value)
             select one.key, in_shard, max(one.value) from unnest(max_batches, max_keys, max_values) as one(batch, key, value)
             where one.batch <> all (failed_batches) group by one.key order by one.key
-            on conflict (key, shard) do update set value = greatest(counters.value, excluded.value);
-    end if;
-    select string_agg(one.keys, '\x0000'::bytea) into told from unnest(changed) with ordinality as one(keys, batch)
-        where one.batch <> all (failed_batches) and length(one.keys) > 0;
-    if length(told) > 0 then
-        insert into changes(version, keys) values (commit_v3.version, told);
+            on conflict (key, shard) do update set value = greatest(counters.value, excluded.value)
+    ), told as (
+        insert into changes(version, keys)
+            select commit_v3.version, string_agg(one.keys, '\x0000'::bytea)
+            from unnest(changed) with ordinality as one(keys, batch)
+            where one.batch <> all (failed_batches) and length(one.keys) > 0 having count(*) > 0
+    )
+    update lanes set call = in_call, version = commit_v3.version, failed = failed_batches
+        where lane = in_lane and call = in_call - 1;
+    if not found then
+        raise exception 'call % of lane % was taken', in_call, in_lane using errcode = 'MG001';
     end if;
 end $$;
 
