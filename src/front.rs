@@ -97,9 +97,8 @@ impl Handler for Front {
     fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
         let allowed = matches!(*request.method(), Method::GET | Method::HEAD);
         let path = request.uri().path();
-        if matches!(path, admin::HEALTH | admin::READY)
-            || (allowed && admin::is_minio_health(path) && is_unsigned(&request))
-        {
+        let is_page = matches!(path, admin::HEALTH | admin::READY) && !self.door.names_bucket(&request);
+        if is_page || (allowed && admin::is_minio_health(path) && is_unsigned(&request)) {
             let (process, path) = (Arc::clone(&self.process), path.to_owned());
             return Box::pin(async move {
                 if allowed {

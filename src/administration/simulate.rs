@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use margay_accounts::identities::NotOrdered;
 use margay_s3::identities::Identities;
 use margay_s3::simulation::{Given, QUESTIONS_MAX, Question, Simulation, shown};
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnsw
     let secure = wish["secure"].as_bool().unwrap_or(server.tls.is_some());
     let given = Given { peer, secure, prefix: wish["prefix"].as_str().map(str::to_owned) };
     let (questions, simulation) = (questions(&wish["questions"]).map_err(bad_wish)?, server.simulation());
-    let identity = simulation.identity(who).await.map_err(NotDone::Absent)?;
+    let identity = simulation.identity(who).await.map_err(NotOrdered::from)?;
     let mut verdicts = Vec::with_capacity(questions.len());
     for question in &questions {
         let verdict = simulation.answer(identity.as_deref(), &given, question).await;

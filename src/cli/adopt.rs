@@ -69,8 +69,8 @@ pub(super) fn after(env: &Env, settings: &Settings) -> Result<(), Failure> {
     let done = done.map_err(|failure| Failure {
         message: format!(
             "{}. {data} is complete, only its rows are not in PostgreSQL yet: once that is mended, margay cluster adopt --data {data} \
-             --metadata {}",
-            failure.message, shared.postgres.config
+             --metadata '{}' --set metadata_schema={}",
+            failure.message, shared.postgres.config, shared.postgres.schema
         ),
         ..failure
     })?;

@@ -56,7 +56,8 @@ use crate::settings::{Settings, SharedSettings};
 use crate::spans::Spans;
 use crate::watching::Watched;
 use crate::wiring::Storage;
-use named_files::{check_logs, providers, targets};
+pub(super) use named_files::check_logs;
+use named_files::{providers, targets};
 
 const EXAMPLES: &str = "Examples:
   margay serve
@@ -116,6 +117,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!(%name, "this variable names no setting; `margay config --json` shows the names");
     }
     super::keep_private();
+    check_logs(&env, &settings)?;
     let connections_max = open_files::allow(settings.connection.connections_max);
     let limits = ConnectionLimits { connections_max, ..settings.connection };
     let runtime = super::runtime(settings.storage.io_threads_max)?;
@@ -140,7 +142,6 @@ async fn serve(
         None => None,
     };
     let (providers, targets) = (providers(&env, &settings)?, targets(&env, &settings)?);
-    check_logs(&env, &settings)?;
     let spans = Spans::start(&env, settings.otlp.as_ref())?;
     let (dir, sockets) = addresses::reserve(&env, &settings).await?;
     let sync = probe::sync_time(&env, &settings.data)

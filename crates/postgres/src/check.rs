@@ -86,7 +86,7 @@ const ALL: [(&str, &str, Judge, &str); 9] = [
         "max_connections",
         "select current_setting('max_connections')",
         |value| at_least(CONNECTIONS_MIN, Verdict::Weak, value),
-        "each server has up to 19 connections: raise it, or the fifth server does not start",
+        "each server has up to 20 connections: raise it, or the fifth server does not start",
     ),
     (
         "max_locks_per_transaction * max_connections",

@@ -47,7 +47,7 @@ struct Queue {
     /// Something was queued.
     queued: Notify,
     calls: AtomicU64,
-    /// Lanes that commit.
+    /// Lanes that commit what is queued.
     busy: AtomicUsize,
 }
 
@@ -92,7 +92,7 @@ impl Lanes {
             Ok(batch) => batch,
             Err(error) => return Ok(Err(error)),
         };
-        let _busy = Busy::begin(&self.queue);
+        let _closes = Closes(&self.queue);
         self.queue.calls.fetch_add(1, Ordering::Relaxed);
         let mut done = driver.run(async {
             for _ in 0..CATCH_UP_TURNS {
@@ -153,19 +153,27 @@ impl Queue {
     }
 }
 
-/// A lane that commits.
-struct Busy<'a>(&'a Queue);
+/// A lane that commits what is queued.
+struct Busy<'a>(Closes<'a>);
+
+/// Ends all commits if its thread panics.
+struct Closes<'a>(&'a Queue);
 
 impl<'a> Busy<'a> {
     fn begin(queue: &'a Queue) -> Busy<'a> {
         queue.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(queue)
+        Busy(Closes(queue))
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
         if std::thread::panicking() {
             // Who waits is told, and nobody waits any more.
             let mut waiting = self.0.waiting.lock();

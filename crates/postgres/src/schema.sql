@@ -104,23 +104,24 @@ begin
             where one.batch <> all (failed_batches) order by one.key
             on conflict (key, shard) do update set value = excluded.value;
     end if;
-    -- One statement: each costs more than what it does. No part writes a row of another one.
+    -- One statement: each costs more than what it does. No part writes a row of another one. They run from the last one to the first,
+    -- so additions come before what is raised, as in the function before this one.
     with put as (
         insert into rows(key, version, value)
             select put.key, commit_v3.version, put.value from unnest(put_batches, put_keys, put_values) as put(batch, key, value)
             where put.batch <> all (failed_batches)
             on conflict (key) do update set version = excluded.version, value = excluded.value
+    ), raised as (
+        insert into counters(key, shard, value)
+            select one.key, in_shard, max(one.value) from unnest(max_batches, max_keys, max_values) as one(batch, key, value)
+            where one.batch <> all (failed_batches) group by one.key order by one.key
+            on conflict (key, shard) do update set value = greatest(counters.value, excluded.value)
     ), added as (
         insert into counters(key, shard, value)
             select one.key, in_shard, sum(one.value)::bigint
             from unnest(add_batches, add_keys, add_values) as one(batch, key, value)
             where one.batch <> all (failed_batches) group by one.key order by one.key
             on conflict (key, shard) do update set value = counters.value + excluded.value
-    ), raised as (
-        insert into counters(key, shard, value)
-            select one.key, in_shard, max(one.value) from unnest(max_batches, max_keys, max_values) as one(batch, key, value)
-            where one.batch <> all (failed_batches) group by one.key order by one.key
-            on conflict (key, shard) do update set value = greatest(counters.value, excluded.value)
     ), told as (
         insert into changes(version, keys)
             select commit_v3.version, string_agg(one.keys, '\x0000'::bytea)

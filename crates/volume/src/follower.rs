@@ -53,6 +53,7 @@ impl Volume {
             Err(FeedError::Failed(error)) => return Err(error.into()),
         };
         let (next, mut stale, mut followed) = (page.next, Stale::default(), Followed::default());
+        let mut notices = Vec::new();
         followed.is_newest = page.changes.len() < PAGE_COMMITS;
         // Own ones too: another process moves on what this one has moved.
         self.trails.follow(&page.changes, next);
@@ -65,12 +66,16 @@ impl Volume {
             if self.watchers.any() {
                 let notice = changes::notice(change.keys.iter().map(Vec::as_slice), &self.known);
                 if notice != Notice::default() {
-                    self.watchers.tell(notice);
+                    notices.push(notice);
                 }
             }
             stale.note(change);
         }
         self.forget(stale, next);
+        // Behind that: a kernel asks at once for what it is told to drop.
+        for notice in notices {
+            self.watchers.tell(notice);
+        }
         self.followed.passed(next);
         Ok(followed)
     }

@@ -134,6 +134,9 @@ pub(super) fn begin(
     let format = if is_unset("log_format") { "text" } else { &settings.log_format };
     logging::start(level, format)?;
     crate::cli::keep_private();
+    if purpose == Purpose::Serve {
+        crate::cli::serve::check_logs(env, &settings)?;
+    }
     let far_reads = if purpose == Purpose::Serve { FAR_READS_MAX } else { 0 };
     let runtime = crate::cli::runtime(settings.storage.io_threads_max + far_reads)?;
     let mut limits = settings.storage;

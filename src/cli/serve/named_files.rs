@@ -48,7 +48,7 @@ fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> 
 }
 
 /// Logs of requests would be missed only when somebody needs them.
-pub(super) fn check_logs(env: &Env, settings: &Settings) -> Result<(), Failure> {
+pub(in crate::cli) fn check_logs(env: &Env, settings: &Settings) -> Result<(), Failure> {
     for (name, path) in [("audit_log", &settings.audit_log), ("access_log", &settings.access_log)] {
         // A first start makes the data directory later.
         let Some(path) = path.as_ref().filter(|path| !path.starts_with(&settings.data)) else { continue };

@@ -164,6 +164,15 @@ impl From<ChangeError> for NotOrdered {
     }
 }
 
+impl From<OrderError> for NotOrdered {
+    fn from(error: OrderError) -> NotOrdered {
+        match error {
+            OrderError::Refused(error) => error.into(),
+            OrderError::Failed(error) => NotOrdered::Failed(error),
+        }
+    }
+}
+
 fn wrong(text: impl Into<String>) -> NotOrdered {
     NotOrdered::Wrong(text.into())
 }
@@ -235,10 +244,7 @@ impl Identities {
 
     /// Executes an order that changes identities.
     async fn do_it(&self, order: Order) -> Result<(), NotOrdered> {
-        self.order(order).await.map_err(|error| match error {
-            OrderError::Refused(error) => error.into(),
-            OrderError::Failed(error) => NotOrdered::Failed(error),
-        })
+        Ok(self.order(order).await?)
     }
 
     fn made_key(&self) -> NewKey {

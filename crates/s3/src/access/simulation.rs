@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use margay_env::Timestamp;
-use margay_iam::registry::{Identity, Named, ROOT_ACCOUNT, Role, User};
+use margay_iam::registry::{ChangeError, Identity, Named, ROOT_ACCOUNT, Role, User};
 use margay_volume::{RequestRows, Volume};
 
 use super::asked::{Asked, On, of_action};
@@ -19,7 +19,7 @@ use super::context::Circumstances;
 use super::services::ServiceAsk;
 use super::{Access, Ask, Asker, explained};
 use crate::error::Code;
-use crate::identities::{AccountName, Identities};
+use crate::identities::{AccountName, Identities, OrderError};
 use crate::percent;
 use crate::route::query::Query;
 use crate::route::target::Target;
@@ -86,31 +86,35 @@ impl<'s> Simulation<'s> {
     }
 
     /// The identity of a user (`ann`, `ACCOUNT/ann` or its ARN), a role (`role/NAME` or its ARN) or an access key; `None` for `*`, who
-    /// does not sign. The error is one line.
-    pub async fn identity(&self, who: &str) -> Result<Option<Arc<Identity>>, String> {
+    /// does not sign.
+    pub async fn identity(&self, who: &str) -> Result<Option<Arc<Identity>>, OrderError> {
         if who == "*" {
             return Ok(None);
         }
-        self.access.identities.catch_up().await?;
+        let refused = OrderError::Refused;
+        self.access.identities.catch_up().await.map_err(OrderError::Failed)?;
         let registry = self.access.identities.registry();
         if who == "root" {
             return Ok(Some(Arc::new(Identity::root(Arc::clone(&self.access.root)))));
         }
         let (kind, named) = named(who);
         if kind == "role" {
-            let role = registry.find_named::<Role>(&named).map_err(|error| error.to_string())?;
+            let role = registry.find_named::<Role>(&named).map_err(refused)?;
             return Ok(registry.session(&role.id, SESSION, None).map(Arc::new));
         }
         let key = registry.keys.get(who);
         let user = match key {
-            Some(key) => registry.users.get(&key.user).ok_or_else(|| format!("the user of the key {who} is gone"))?,
-            None => registry.find_named::<User>(&named).map_err(|error| error.to_string())?,
+            Some(key) => {
+                registry.users.get(&key.user).ok_or_else(|| refused(ChangeError::Absent("user of", who.to_owned())))?
+            }
+            None => registry.find_named::<User>(&named).map_err(refused)?,
         };
         if key.is_some_and(|key| key.disabled) {
-            return Err(format!("the key {who} is disabled, so it may do nothing"));
+            return Err(refused(ChangeError::InUse(format!("the key {who} is disabled, so it may do nothing"))));
         }
         let identity = registry.user(&user.id);
-        identity.map(Some).ok_or_else(|| format!("the user {} is disabled, so it may do nothing", user.name))
+        let disabled = || ChangeError::InUse(format!("the user {} is disabled, so it may do nothing", user.name));
+        identity.map(Some).ok_or_else(|| refused(disabled()))
     }
 
     /// Answers one question; `None` asks without a signature.

@@ -5,14 +5,16 @@
 //!             it removes or renames it, or has made it itself, so that the change finds the name's rows here.
 //! Invariants: K1 a cached row reflects the newest answered commit: a commit updates or drops its rows before its
 //!                answer, and a row is cached only if no commit of its stripe was answered since before the read.
-//!             K2 `Max` rows are updated in place, since their order does not matter; a row that a commit put is cached if no other
-//!                commit of its stripe was answered since before it; all others are dropped.
+//!             K2 a cached row is raised in place by `Max`, whose order does not matter, if no other kind of write to its stripe was
+//!                answered since before the commit; a row that a commit put is cached if none at all was; all others are dropped.
+//!             K4 what commits put is cached once somebody has read: a process without mounts caches nothing.
 //!             K3 the rows per stripe and the bytes of each are bounded; a full stripe is emptied.
 //! Locking:    a leaf lock per stripe of keys, never held during a call of the engine.
 //! Not here:   commits of other processes (follower).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use margay_meta::{Row, RowVersion, Write};
@@ -28,12 +30,16 @@ const ROW_BYTES_MAX: usize = 512;
 #[derive(Debug)]
 pub(crate) struct KeptRows {
     stripes: Box<[Mutex<Stripe>]>,
+    /// K4.
+    is_read: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Stripe {
-    /// Answered commits that wrote rows of this stripe.
+    /// Rows of this stripe that answered commits wrote.
     changes: u64,
+    /// Those that were not only raised.
+    other_changes: u64,
     rows: HashMap<Vec<u8>, Option<Row>>,
 }
 
@@ -48,8 +54,11 @@ pub(crate) struct RowChanges(Vec<(Vec<u8>, RowChange)>);
 #[derive(Debug, PartialEq, Eq)]
 enum RowChange {
     Dropped,
-    /// To at least this.
-    Raised(u64),
+    /// `before`: the stripe's other changes then.
+    Raised {
+        at_least: u64,
+        before: u64,
+    },
     /// `before`: as in `Before`.
     Put {
         value: Bytes,
@@ -59,7 +68,7 @@ enum RowChange {
 
 impl Default for KeptRows {
     fn default() -> KeptRows {
-        KeptRows { stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
+        KeptRows { stripes: (0..STRIPES).map(|_| Mutex::default()).collect(), is_read: AtomicBool::new(false) }
     }
 }
 
@@ -76,6 +85,7 @@ impl KeptRows {
 
     /// Must be called before reading rows that are to be cached.
     pub(crate) fn before(&self, keys: &[Vec<u8>]) -> Before {
+        self.is_read.store(true, Ordering::Relaxed);
         Before(keys.iter().map(|key| self.stripe(key).lock().changes).collect())
     }
 
@@ -98,9 +108,13 @@ impl KeptRows {
     /// The changes of a commit with these writes; computed before the commit, and passed to `changed` after it.
     /// `is_final`: the engine puts the values as they are.
     pub(crate) fn changes(&self, writes: &[Write], is_final: bool) -> RowChanges {
+        let keeps = is_final && self.is_read.load(Ordering::Relaxed);
         let changes = writes.iter().filter(|write| is_kept(write.key())).map(|write| match write {
-            Write::Max { key, at_least } => (key.clone(), RowChange::Raised(*at_least)),
-            Write::Put { key, value } if is_final && value.len() <= ROW_BYTES_MAX => {
+            Write::Max { key, at_least } => {
+                let before = self.stripe(key).lock().other_changes;
+                (key.clone(), RowChange::Raised { at_least: *at_least, before })
+            }
+            Write::Put { key, value } if keeps && value.len() <= ROW_BYTES_MAX => {
                 let before = self.stripe(key).lock().changes;
                 (key.clone(), RowChange::Put { value: Bytes::copy_from_slice(value), before })
             }
@@ -112,21 +126,25 @@ impl KeptRows {
     /// Called when a commit has ended. `made`: the version of its rows, if it is certain to have succeeded; otherwise they are
     /// dropped.
     pub(crate) fn changed(&self, changes: RowChanges, made: Option<RowVersion>) {
-        // Of one commit, which may write several rows of a stripe.
+        // Of one commit, which may write several rows of a stripe: all changes, and the other ones.
         let mut own = HashMap::new();
         for (key, change) in changes.0 {
             let at = self.stripe_of(&key);
             let mut stripe = self.stripes[at].lock();
-            let earlier = own.entry(at).or_insert(0_u64);
+            let (earlier, other) = own.entry(at).or_insert((0_u64, 0_u64));
+            let is_other = !matches!(change, RowChange::Raised { .. });
             let row = made.and_then(|version| match change {
                 RowChange::Dropped => None,
-                RowChange::Raised(at_least) => raise(stripe.rows.get(&key)?.as_ref()?, at_least),
-                RowChange::Put { value, before } => {
-                    (stripe.changes == before + *earlier).then_some(Row { value, version })
+                RowChange::Raised { at_least, before } if stripe.other_changes == before + *other => {
+                    raise(stripe.rows.get(&key)?.as_ref()?, at_least)
                 }
+                RowChange::Put { value, before } if stripe.changes == before + *earlier => Some(Row { value, version }),
+                RowChange::Raised { .. } | RowChange::Put { .. } => None,
             });
-            stripe.changes += 1;
             *earlier += 1;
+            *other += u64::from(is_other);
+            stripe.changes += 1;
+            stripe.other_changes += u64::from(is_other);
             match row {
                 Some(row) => stripe.put(key, Some(row)),
                 None => drop(stripe.rows.remove(&key)),
@@ -143,6 +161,7 @@ impl KeptRows {
         for stripe in &self.stripes {
             let mut stripe = stripe.lock();
             stripe.changes += 1;
+            stripe.other_changes += 1;
             stripe.rows.clear();
         }
     }
@@ -203,6 +222,13 @@ mod tests {
         assert_eq!(rows.all(&keys), Some(vec![row(5)]));
         rows.changed(raise(9), made);
         assert_eq!(rows.all(&keys), Some(vec![row(9)]));
+        // Somebody sets the time meanwhile, and is answered first.
+        let late = raise(20);
+        rows.changed(rows.changes(&[Write::Set { key: key::times(Ino(7)), value: 1_u64.to_le_bytes() }], true), made);
+        rows.keep(&keys, &[row(1)], &rows.before(&keys));
+        rows.changed(late, made);
+        assert_eq!(rows.all(&keys), None);
+        rows.keep(&keys, &[row(1)], &rows.before(&keys));
         // The outcome of the commit is unknown.
         rows.changed(raise(10), None);
         assert_eq!(rows.all(&keys), None);
@@ -219,7 +245,7 @@ mod tests {
     #[test]
     fn a_row_that_was_put_is_kept_unless_another_commit_was_answered_meanwhile() {
         // All keys are of one stripe.
-        let rows = KeptRows { stripes: vec![Mutex::default()].into() };
+        let rows = KeptRows { stripes: vec![Mutex::default()].into(), is_read: AtomicBool::new(true) };
         let key = |name: &str| key::entry(Ino(7), name.as_bytes());
         let put = |name: &str, number: u64| Write::Put { key: key(name), value: number.to_le_bytes().to_vec() };
         let version = |number| Some(RowVersion::from_bits(number));

@@ -117,9 +117,12 @@ impl Mount {
     }
 
     fn attributes_of_directory(&self, ino: Ino) -> Result<Attributes, PosixError> {
+        let mut is_first = true;
         let found = self.consistent(|seen| {
             let rows = self.rows_of_directory(ino);
-            if !self.volume.fetch_kept(&rows, seen) {
+            // Cached rows that do not fit together would be found again.
+            let is_kept = std::mem::take(&mut is_first) && self.volume.fetch_kept(&rows, seen);
+            if !is_kept {
                 self.volume.fetch_to_keep(rows, seen)?;
             }
             let found = self.locate_directory(ino, seen)?.ok_or(PosixError::Stale)?;

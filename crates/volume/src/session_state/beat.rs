@@ -76,7 +76,11 @@ impl Sessions {
             Err(Refused::Conflict) => return Err(Error::Busy),
             Err(Refused::Error(error)) => return Err(error),
         }
-        self.look_at_others()
+        // Nobody takes this one for dead, whatever is wrong with the rows of others.
+        Ok(self.look_at_others().unwrap_or_else(|error| {
+            tracing::warn!(%error, "whether other processes live is not known; the next beat tries again");
+            Beat::default()
+        }))
     }
 
     fn record(&self, beat: u64, oldest: Cursor) -> SessionRecord {
