@@ -11,6 +11,8 @@ from server import free_port
 
 
 class Postgres:
+    connections = 200
+
     def __init__(self, folder, address=None):
         """On a socket in the folder, or also at an address, whose network it trusts."""
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[4]))
@@ -37,7 +39,7 @@ class Postgres:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
 
     def start(self):
-        settings = f"-k {self.folder} -c listen_addresses={self.listen} -c max_connections=200 -c max_locks_per_transaction=256"
+        settings = f"-k {self.folder} -c listen_addresses={self.listen} -c max_connections={self.connections} -c max_locks_per_transaction=256"
         for last in [False] * 30 + [True]:
             try:
                 self.run("pg_ctl", "-w", "-o", settings, "-l", self.folder / "log", "-D", self.folder / "data", "start")

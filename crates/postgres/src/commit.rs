@@ -49,6 +49,8 @@ struct Queue {
     calls: AtomicU64,
     /// Lanes that commit what is queued.
     busy: AtomicUsize,
+    /// Threads that drive a lane, at most one.
+    beside: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +94,7 @@ impl Lanes {
             Ok(batch) => batch,
             Err(error) => return Ok(Err(error)),
         };
-        let _closes = Closes(&self.queue);
+        let _beside = Busy::begin(&self.queue, &self.queue.beside);
         self.queue.calls.fetch_add(1, Ordering::Relaxed);
         let mut done = driver.run(async {
             for _ in 0..CATCH_UP_TURNS {
@@ -153,27 +155,19 @@ impl Queue {
     }
 }
 
-/// A lane that commits what is queued.
-struct Busy<'a>(Closes<'a>);
-
-/// Ends all commits if its thread panics.
-struct Closes<'a>(&'a Queue);
+/// A lane that commits, counted there.
+struct Busy<'a>(&'a Queue, &'a AtomicUsize);
 
 impl<'a> Busy<'a> {
-    fn begin(queue: &'a Queue) -> Busy<'a> {
-        queue.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(Closes(queue))
+    fn begin(queue: &'a Queue, count: &'a AtomicUsize) -> Busy<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Busy(queue, count)
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.0.busy.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Closes<'_> {
-    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
         if std::thread::panicking() {
             // Who waits is told, and nobody waits any more.
             let mut waiting = self.0.waiting.lock();
@@ -187,11 +181,12 @@ async fn work(lane: Arc<Mutex<Lane>>, queue: Arc<Queue>) {
     loop {
         // It is notified of the last batch, if nobody waits, too: none is overlooked.
         queue.queued.notified().await;
-        if queue.busy.load(Ordering::Relaxed) >= EAGER_LANES {
-            // They take it along, unless their calls take long.
+        let busy = queue.busy.load(Ordering::Relaxed);
+        if busy > 0 && busy + queue.beside.load(Ordering::Relaxed) >= EAGER_LANES {
+            // One of them takes it along, unless their calls take long.
             tokio::time::sleep(STUCK_AFTER).await;
         }
-        let _busy = Busy::begin(&queue);
+        let _busy = Busy::begin(&queue, &queue.busy);
         while commit_next(&lane, &queue).await {}
     }
 }
