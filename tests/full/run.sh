@@ -41,7 +41,6 @@ done
 python3 "$here/fill.py" "http://127.0.0.1:$port" "$rounds"
 status=$?
 if [ "$status" -ne 0 ]; then tail -n 20 "$work/server.log"; df -h "$work/disk"; ls -la "$work/disk/segments" | tail -n 20; exit 1; fi
-grep -q 'the disk is full, so a write is refused' "$work/server.log" || { echo 'the log does not say that the disk is full'; exit 1; }
 # Passes and checks came every few seconds, by themselves.
 python3 "$here/../beside.py" "$work/disk" --once || { tail -n 20 "$work/server.log"; exit 1; }
 kill "$server_pid"; wait "$server_pid"; server_pid=
