@@ -100,7 +100,8 @@ pub(crate) fn absent(of: KeyFile, path: &Path, data: &Path) -> AccountsError {
         if of == KeyFile::Root { ", or set MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY to the former ones" } else { "" };
     AccountsError::Refused(format!(
         "{path} is missing, and the volume in {data} was used with {secrets}: put the file back, from a copy (the \
-         other servers of a cluster have the same file) or from a backup made with --with-keys{or}. Without it {loss}; to go on like that: margay secrets forget {word} --data {data}"
+         other servers of a cluster have the same file) or from a backup made with --with-keys{or}. Without it {loss}; to \
+         go on like that: margay secrets forget {word} --data {data}"
     ))
 }
 

@@ -77,6 +77,7 @@ impl Connector {
         TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await.map_err(told)
     }
 }
+
 /// What went wrong with TLS; that the other side answers in plain text is said so.
 pub(crate) fn told(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());

@@ -76,6 +76,11 @@ impl Quarantine {
         Quarantine { state: Mutex::new(State { held, ..State::default() }), ..Quarantine::default() }
     }
 
+    /// Whether a segment is in quarantine.
+    pub(crate) fn has(&self, id: SegmentId) -> bool {
+        self.state.lock().held.contains_key(&id)
+    }
+
     pub(crate) fn hold(self: &Arc<Quarantine>) -> QuarantineHold {
         self.holds.fetch_add(1, Ordering::AcqRel);
         QuarantineHold(Arc::clone(self))

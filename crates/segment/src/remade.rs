@@ -113,8 +113,7 @@ impl Store {
 }
 
 fn check_absent(folder: &Folder, id: SegmentId) -> Result<(), SegmentError> {
-    let is_held = folder.quarantine.state.lock().held.contains_key(&id);
-    if is_held || folder.listed(id).is_ok() {
+    if folder.quarantine.has(id) || folder.listed(id).is_ok() {
         return Err(invalid(format!("segment {id:?} has a file here")));
     }
     Ok(())

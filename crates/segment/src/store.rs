@@ -176,9 +176,7 @@ impl Store {
     /// there: whoever seals it late does not need it.
     pub fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
         let segment = match self.folder.listed(id) {
-            Err(SegmentError::Missing(_)) if self.folder.quarantine.state.lock().held.contains_key(&id) => {
-                return Ok(());
-            }
+            Err(SegmentError::Missing(_)) if self.folder.quarantine.has(id) => return Ok(()),
             found => found?,
         };
         let mut pack = self.folder.pack.lock();

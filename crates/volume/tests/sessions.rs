@@ -53,6 +53,22 @@ fn an_engine_that_nobody_shares_has_no_rows_of_sessions_and_no_calls_for_leases(
 }
 
 #[test]
+fn a_row_of_another_session_that_cannot_be_read_keeps_nobody_from_living() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = pair(folder.path(), 1000, &Options::default());
+    let strange = margay_meta::Write::Put {
+        key: margay_rows::key::session(margay_rows::Ino(1 << 40)),
+        value: b"of a later version".to_vec(),
+    };
+    one.engine().commit(margay_meta::Batch { writes: vec![strange], ..Default::default() }).unwrap();
+    for _ in 0..3 * STILL_BEATS_MAX {
+        one.beat().unwrap();
+        other.beat().unwrap();
+    }
+    assert!(one.session_fault().is_none() && other.session_fault().is_none());
+}
+
+#[test]
 fn a_session_whose_beat_stands_still_is_fenced_and_commits_nothing_until_it_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = pair(folder.path(), 1000, &Options::default());

@@ -7,8 +7,8 @@
 //!                answer, and a row is cached only if no commit of its stripe was answered since before the read.
 //!             K2 a cached row is raised in place by `Max`, whose order does not matter, if no other kind of write to its stripe was
 //!                answered since before the commit; a row that a commit put is cached if none at all was; all others are dropped.
-//!             K4 what commits put is cached once somebody has read: a process without mounts caches nothing.
 //!             K3 the rows per stripe and the bytes of each are bounded; a full stripe is emptied.
+//!             K4 what commits put is cached once somebody has read: a process without mounts caches nothing.
 //! Locking:    a leaf lock per stripe of keys, never held during a call of the engine.
 //! Not here:   commits of other processes (follower).
 

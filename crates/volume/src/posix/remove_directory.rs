@@ -40,21 +40,23 @@ impl Mount {
         self.directories.forget(removed.ino);
         self.keep_removed(&removed);
         if let Name::Plain(name) = name {
-            self.left_its_name(parent, name)?;
+            self.left_its_name(parent, name);
         }
         Ok(())
     }
 
     /// After a directory was removed: a file that was shown beside it now has the plain name, and the kernel, which
     /// does not know that, must drop the other name.
-    pub(crate) fn left_its_name(&self, parent: Ino, name: &str) -> Result<(), PosixError> {
+    pub(crate) fn left_its_name(&self, parent: Ino, name: &str) {
         let watchers = &self.volume.watchers;
         // If somebody has made one since that was read, the kernel is told of it on its own.
         let is_none = self.volume.kept_rows.has_none(&key::entry(parent, name.as_bytes()));
-        if !is_none && watchers.any() && self.read_file(parent, name.as_bytes(), &mut Seen::default())?.is_some() {
+        // The change is done, so a read that fails is no error of it; a name that is dropped for nothing is looked up again.
+        let may_be =
+            || self.read_file(parent, name.as_bytes(), &mut Seen::default()).map_or(true, |file| file.is_some());
+        if !is_none && watchers.any() && may_be() {
             watchers.tell(Notice { entries: vec![(parent, name.to_owned())], ..Notice::default() });
         }
-        Ok(())
     }
 
     /// Drafts the removal of a directory and of its empty object `a/`, if any; refuses if it contains more. The caller

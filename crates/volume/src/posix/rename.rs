@@ -125,13 +125,7 @@ impl Mount {
                 if let Some(Found::Directory(replaced)) = target {
                     self.keep_removed(&replaced.entry);
                 }
-                // It is done, whatever becomes of that.
-                if let Err(error) = self.left_its_name(from.ino(), &from.name.name) {
-                    tracing::warn!(
-                        ?error,
-                        "a file beside a directory that moved may keep its other name in the kernel for a while"
-                    );
-                }
+                self.left_its_name(from.ino(), &from.name.name);
                 Ok(Some(done))
             }
         }
