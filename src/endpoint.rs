@@ -33,7 +33,7 @@ use crate::server::{write_head, write_reclaim};
 use crate::spans::Spans;
 use crate::trace::Trace;
 use crate::watching;
-use crate::wiring::Storage;
+use crate::wiring::{self, Storage};
 use crate::works::Work;
 
 const NO_KEYS: &str =
@@ -121,8 +121,8 @@ impl Endpoint {
             "store": self.storage.segments.name().number.0,
             "store_address": self.address,
             "admin_address": self.admin.map(|address| address.to_string()),
-            "health": self.storage.health().err().unwrap_or_else(|| "ok".to_owned()),
-            "ready": Healthy::ready(self).err().unwrap_or_else(|| "ok".to_owned()),
+            "health": wiring::told(self.storage.health()),
+            "ready": wiring::told(Healthy::ready(self)),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
             "storage": self.storage.status(),

@@ -30,7 +30,7 @@ use crate::screen;
 use crate::spans::Spans;
 use crate::trace::Trace;
 use crate::watching::{self, Watched};
-use crate::wiring::Storage;
+use crate::wiring::{self, Storage};
 
 /// State that pages and commands read; shared by all listeners.
 #[derive(Debug)]
@@ -139,8 +139,8 @@ impl Server {
             "address": address.map(|address| address.to_string()),
             "endpoint": address.map(|address| screen::endpoint(address, self.tls.is_some())),
             "admin_address": admin.map(|address| address.to_string()),
-            "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
-            "ready": self.ready().err().unwrap_or_else(|| "ok".to_owned()),
+            "health": wiring::told(self.health()),
+            "ready": wiring::told(self.ready()),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
             "requests_running": self.traffic.running(),

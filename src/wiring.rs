@@ -77,6 +77,11 @@ impl Blocking for RuntimeThreads {
     }
 }
 
+/// As `status` and `top` tell it: `ok`, or what is wrong.
+pub fn told(found: Result<(), String>) -> String {
+    found.err().unwrap_or_else(|| "ok".to_owned())
+}
+
 impl Storage {
     /// Opens everything in the directory to serve it; blocks while the log is replayed. Refuses encryption keys that
     /// the volume was not used with. Must be called inside a tokio runtime.

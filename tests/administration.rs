@@ -425,10 +425,12 @@ fn where_the_host_names_a_bucket_the_path_is_a_key() {
     server.client(&["mb", "s3://photos"]);
     let port = server.endpoint.rsplit_once(':').unwrap().1;
     let host = format!("photos.s3.test:{port}");
-    let mut stream = TcpStream::connect(root.endpoint.strip_prefix("http://").unwrap()).unwrap();
-    let head = format!("GET /-/admin/v1/status HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("<Code>AccessDenied</Code>"), "{answer}");
+    for path in ["/-/admin/v1/status", "/-/health", "/-/ready"] {
+        let mut stream = TcpStream::connect(root.endpoint.strip_prefix("http://").unwrap()).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("<Code>AccessDenied</Code>"), "{path} {answer}");
+    }
 }

@@ -16,6 +16,7 @@ use super::{Administered, NotDone, WorkAnswer, bad_wish};
 use crate::process;
 use crate::server::Server;
 use crate::trace::Trace;
+use crate::wiring;
 
 /// Bounds of the interval, in seconds.
 const SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
@@ -122,7 +123,7 @@ fn line(view: &TopView, before: &Look, now: &Look) -> Value {
     json!({
         "time": margay_s3::iso_time(env.clock.now()),
         "seconds": (seconds * 10.0).round() / 10.0,
-        "health": process.health().err().unwrap_or_else(|| "ok".to_owned()),
+        "health": wiring::told(process.health()),
         "connections": view.traffic.open(),
         "requests_running": view.traffic.running(),
         "received_bytes_per_second": now.received.saturating_sub(before.received) as f64 / seconds,

@@ -68,7 +68,7 @@ pub(super) fn after(env: &Env, settings: &Settings) -> Result<(), Failure> {
     let done = adopt::adopt(env, &settings.data, &settings.storage, &shared.postgres, &Copied::default());
     let done = done.map_err(|failure| Failure {
         message: format!(
-            "{}. {data} is complete, only its rows are not in PostgreSQL yet: once that is mended, margay cluster adopt --data {data} \
+            "{}. {data} is complete, only its rows are not in PostgreSQL yet: once that is mended, margay cluster adopt --data '{data}' \
              --metadata '{}' --set metadata_schema={}",
             failure.message, shared.postgres.config, shared.postgres.schema
         ),

@@ -20,7 +20,7 @@ use super::gateway::Served;
 use super::registry;
 use crate::admin::Healthy;
 use crate::mounts::Mounts;
-use crate::wiring::Storage;
+use crate::wiring::{self, Storage};
 
 /// What pages and commands read.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Running {
             "open": self.far.opens().name(),
             "began": iso(self.begun.1),
             "uptime_seconds": self.uptime().as_secs(),
-            "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "health": wiring::told(self.health()),
             "conflicts": conflicts,
             "store": self.far.store().map(|store| json!({ "name": store.name, "server": store.server })),
             "lists_attributes": self.far.lists_attributes(),

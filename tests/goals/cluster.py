@@ -104,15 +104,7 @@ class World:
         ask(self.nodes[0], "PUT", f"/{bucket}")
 
     def add(self, place=None):
-        at = self.network.place() if self.network else ("127.0.0.1", ())
-        node = Node(self.folder, f"n{self.made}", self.postgres.url, self.options(self.made), at)
-        os.mkdir(node.data, 0o700)
-        self.made_folder(node)
-        if self.made:
-            for name in ("identity-key", "encryption-keys"):
-                shutil.copy(os.path.join(self.folder, "keys", name), node.data)
-        self.made += 1
-        node.server.spawn()
+        node = self.begin()
         node.wait()
         if self.made == 1:
             os.mkdir(os.path.join(self.folder, "keys"))
@@ -122,6 +114,19 @@ class World:
             self.nodes.append(node)
         else:
             self.nodes[place] = node
+
+    def begin(self):
+        """A server that may not answer yet."""
+        at = self.network.place() if self.network else ("127.0.0.1", ())
+        node = Node(self.folder, f"n{self.made}", self.postgres.url, self.options(self.made), at)
+        os.mkdir(node.data, 0o700)
+        self.made_folder(node)
+        if self.made:
+            for name in ("identity-key", "encryption-keys"):
+                shutil.copy(os.path.join(self.folder, "keys", name), node.data)
+        self.made += 1
+        node.server.spawn()
+        return node
 
     def made_folder(self, node):
         """The empty folder of a server that is not started yet."""

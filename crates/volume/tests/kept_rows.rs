@@ -291,25 +291,3 @@ fn changed_by_another_process(looks_up: bool) {
     assert!(matches!(mount.unlink(ino, &plain("source")), Err(PosixError::NotFound)));
     mount.unlink(ino, &plain("late")).unwrap();
 }
-
-#[test]
-fn a_directory_that_another_process_moved_is_looked_at_again() {
-    let far = far_world();
-    let (mount, from, to) = (&far.mount, far.directory(0).unwrap(), far.directory(1).unwrap());
-    let made = mount.make_directory(from, &plain("x"), &NEW).unwrap();
-    mount.attributes(made.ino).unwrap();
-    let row = |key: &[u8]| far.engine.get(key).unwrap().value.unwrap().value.to_vec();
-    let entry = row(&key::entry(from, b"x/"));
-    let record = margay_rows::record::DirectoryRecord { parent: to, sort_name: "x/".to_owned() }.encode();
-    of_another_process(
-        &far,
-        vec![
-            Write::Delete { key: key::entry(from, b"x/") },
-            Write::Put { key: key::entry(to, b"x/"), value: entry },
-            Write::Put { key: key::directory(made.ino), value: record },
-        ],
-    );
-    // Its place is known by the look-up, and where its record leads is kept from before.
-    assert_eq!(mount.lookup(to, &plain("x")).unwrap().ino, made.ino);
-    assert_eq!(mount.attributes(made.ino).unwrap().ino, made.ino);
-}
