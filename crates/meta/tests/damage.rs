@@ -152,6 +152,23 @@ fn a_check_finds_damage_of_the_log_while_the_engine_runs() {
     assert!(found.shown[0].contains(&at), "{found:?}");
 }
 
+#[test]
+fn a_check_tells_a_log_that_is_gone_from_one_that_cannot_be_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path()).unwrap();
+    engine.checkpoint().unwrap();
+    engine.wait_durable(put(&engine, 1)).unwrap();
+    let check = || engine.check_storage(5, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let log = begun(folder.path());
+    std::fs::remove_file(&log).unwrap();
+    assert_eq!(check().shown, ["a log file is missing"]);
+    // A link to itself: opening it fails with ELOOP.
+    std::os::unix::fs::symlink(&log, &log).unwrap();
+    let found = check();
+    assert_eq!(found.damaged, 1);
+    assert!(found.shown[0].contains("cannot be opened"), "{found:?}");
+}
+
 /// A log that goes on, and ends, while it is read is no damage.
 #[test]
 fn a_check_beside_commits_finds_nothing() {

@@ -9,6 +9,7 @@
 //!                match the disk.
 //! Not here:   the bytes of records (record), the use of payload (volume; its CRC is checked here).
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -310,8 +311,13 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
     let (folded, durable) = (shared.tree.folded()?, shared.log.durable());
     let (mut last, mut stopped) = (folded.seq, "a log file is missing".to_owned());
     for info in shared.store.logs().iter().filter(|info| info.id.0 >= folded.first_log) {
-        // A log that was folded and set aside since the listing stays in quarantine.
-        let Ok(SegmentCopy { file, .. }) = shared.store.source(info.id) else { continue };
+        let file = match shared.store.source(info.id) {
+            Ok(SegmentCopy { file, .. }) => file,
+            // Removed since the listing, after a fold, or lost: the commits that were read tell which.
+            Err(SegmentError::Missing(_)) => continue,
+            Err(SegmentError::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Ok(Some(format!("segments/{:016x}.log cannot be opened: {error}", info.id.0))),
+        };
         let header = match read_header(info.id, file.as_ref()) {
             Ok(Some(header)) => header,
             Ok(None) => continue,
