@@ -171,6 +171,37 @@ fn a_key_that_one_server_has_made_is_known_at_the_other_at_once() {
 }
 
 #[test]
+fn a_right_that_one_server_took_away_or_gave_counts_at_the_other_at_once() {
+    let Some(world) = World::new() else { return };
+    let (one, two) = (world.serve("one", &[]), world.serve("two", &[]));
+    let order = |at: &str, words: &[&str]| {
+        let done = margay().arg("user").args(words).args(["--json", "--data"]).arg(world.data(at)).output().unwrap();
+        assert!(done.status.success(), "{at} {words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        done.stdout
+    };
+    let made: serde_json::Value = serde_json::from_slice(&order("one", &["create", "ann", "--account"])).unwrap();
+    let may = |door: &Door| {
+        let mut command = margay();
+        command.args(["client", "--endpoint", &door.server.endpoint, "ls"]);
+        command.env("AWS_ACCESS_KEY_ID", made["access_key"].as_str().unwrap());
+        command.env("AWS_SECRET_ACCESS_KEY", made["secret_key"].as_str().unwrap());
+        command.output().unwrap().status.success()
+    };
+    assert!(may(&one) && may(&two));
+    for round in 0..6 {
+        let (first, second) = if round % 2 == 0 { ("one", &two) } else { ("two", &one) };
+        order(first, &["disable", "ann"]);
+        assert!(!may(second), "round {round}: a key that was disabled at {first}");
+        order(first, &["enable", "ann"]);
+        assert!(may(second), "round {round}: a key that was enabled at {first}");
+    }
+    // One that was killed is waited for a while, and then not.
+    drop(one);
+    order("two", &["disable", "ann"]);
+    assert!(!may(&two));
+}
+
+#[test]
 fn mounts_of_two_servers_show_one_tree() {
     if fuse::must_not_mount() {
         return;

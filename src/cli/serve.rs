@@ -149,7 +149,7 @@ async fn serve(
         .ok();
     let (storage, store_port) = open_storage(dir, &settings, sockets.store.as_ref())?;
     let keys = root_keys::load(&storage.env, &settings.data, given, &storage.volume)?;
-    let identities = Identities::open(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
+    let identities = Identities::open_to_follow(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
     // Small files of the jobs have copies, too.
     let env = storage.env.clone();
     let server = assemble(env, &settings, (storage, Arc::new(identities)), (targets, tls.clone(), spans))?;

@@ -6,6 +6,8 @@
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
 //!             W4 changes by another process apply to requests here after at most `FOLLOW_EVERY_MAX` (its follower) and one read;
 //!                orders, and what is asked about users, see them at once.
+//!             W5 an order is answered when all processes decide by it. One that says nothing for `KNOWN_TIME_MAX`, since it stands still
+//!                or was killed, is not waited for: W4 is all that holds there.
 //! Locking:    one lock serializes orders, and within it one the reads of the rows; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
@@ -43,6 +45,10 @@ const PAUSE_UNREAD: Duration = Duration::from_secs(1);
 /// Keys that are not known are looked for in the rows at most so often in such a time: anybody can send them.
 const LOOKS_MAX: u32 = 50;
 const LOOKS_TIME: Duration = Duration::from_secs(1);
+/// For how long an order waits for other processes to know it; a tenth of a second is usual.
+const KNOWN_TIME_MAX: Duration = Duration::from_secs(2);
+/// Time between two looks at what they know.
+const KNOWN_EVERY: Duration = Duration::from_millis(10);
 /// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
 
@@ -113,6 +119,17 @@ impl Identities {
         Ok(identities)
     }
 
+    /// As `open`, in a process that answers requests and runs `follow` from then on: orders elsewhere wait for it (W5).
+    pub async fn open_to_follow(
+        env: &Env,
+        data: &Path,
+        volume: &Arc<Volume>,
+        keys: Option<&RootKeys>,
+    ) -> Result<Identities, AccountsError> {
+        volume.announce_identities().await.map_err(AccountsError::Volume)?;
+        Identities::open(env, data, volume, keys).await
+    }
+
     /// Reads all stored identities again and replaces the cache.
     async fn refresh(&self) -> Result<(), Error> {
         let _reading = self.reading.lock().await;
@@ -152,17 +169,46 @@ impl Identities {
     pub async fn follow(self: Arc<Self>) {
         loop {
             let changed = self.volume.identities_changed();
-            if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "users and keys cannot be read again; trying again");
-                tokio::time::sleep(PAUSE_UNREAD).await;
-                continue;
+            match self.refresh_and_tell().await {
+                Ok(()) => changed.await,
+                Err(error) => {
+                    tracing::warn!(%error, "users and keys cannot be read again; trying again");
+                    tokio::time::sleep(PAUSE_UNREAD).await;
+                }
             }
-            changed.await;
         }
     }
 
-    /// Carries out an order.
+    async fn refresh_and_tell(&self) -> Result<(), Error> {
+        self.refresh().await?;
+        self.volume.know_identities(self.state.load().generation).await
+    }
+
+    /// Carries out an order, and waits for other processes.
     async fn carry_out(&self, order: Order) -> Result<(), OrderError> {
+        let generation = self.store(order).await?;
+        if tokio::time::timeout(KNOWN_TIME_MAX, self.is_known(generation)).await.is_err() {
+            tracing::warn!(
+                "another process has not said that it knows a change of users; if it lives, it does so within a second of going on"
+            );
+        }
+        Ok(())
+    }
+
+    /// Resolves when all other processes decide by this generation (W5).
+    async fn is_known(&self, generation: u64) {
+        loop {
+            match self.volume.behind_identities(generation).await {
+                Ok(behind) if behind.is_empty() => return,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "whether others know a change of users cannot be read"),
+            }
+            tokio::time::sleep(KNOWN_EVERY).await;
+        }
+    }
+
+    /// The change; requests here are decided by the generation that it returns.
+    async fn store(&self, order: Order) -> Result<u64, OrderError> {
         let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES_MAX {
@@ -174,7 +220,7 @@ impl Identities {
             self.check_unused(&state.registry, &changes).await?;
             let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
             match self.volume.change_identities(state.generation, &rows).await {
-                Ok(_) => return self.refresh().await.map_err(failed),
+                Ok(generation) => return self.refresh().await.map(|()| generation).map_err(failed),
                 Err(Error::PreconditionFailed) => {}
                 Err(error) => return Err(failed(error)),
             }

@@ -34,7 +34,8 @@ pub use self::segments::{
     parse_back, parse_live, parse_segment, parse_store, segment, segments_of, store,
 };
 pub use self::sessions::{
-    is_of_process, lease, mount_lease, mount_leases, mount_takings, parse_mount_lease, parse_session, session, sessions,
+    all_known_identities, is_of_process, known_identities, lease, mount_lease, mount_leases, mount_takings,
+    parse_mount_lease, parse_session, session, sessions,
 };
 pub use self::table::Table;
 pub use self::upstream::{

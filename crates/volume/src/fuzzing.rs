@@ -19,8 +19,8 @@ use margay_rows::record::multipart::{
 };
 use margay_rows::record::{
     BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
-    Fingerprints, KeyFile, Line, MountLeaseRecord, Orphan, PartRecord, Pool, Role, Summary, UploadRecord, Version,
-    VersionRow,
+    Fingerprints, KeyFile, KnownIdentitiesRecord, Line, MountLeaseRecord, Orphan, PartRecord, Pool, Role, Summary,
+    UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
 
@@ -223,6 +223,7 @@ pub fn row_value(bytes: &[u8]) {
         14 => round(value, Fingerprints::decode, Fingerprints::encode),
         17 => round(value, CopiesRecord::decode, CopiesRecord::encode),
         18 => round(value, MountLeaseRecord::decode, MountLeaseRecord::encode),
+        19 => round(value, KnownIdentitiesRecord::decode, |known| known.encode()),
         16 => round(value, BackRow::decode, |back| BackRow::encode(&back.run(SegmentId(9), 64), back.row.as_deref())),
         15 => {
             if let Ok(row) = decode_location(value) {

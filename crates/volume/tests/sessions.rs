@@ -95,6 +95,51 @@ fn a_session_whose_beat_stands_still_is_fenced_and_commits_nothing_until_it_begi
 }
 
 #[test]
+fn a_change_of_identities_is_known_when_every_session_that_announced_itself_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = pair(folder.path(), 1000, &Options::default());
+    let change = || {
+        let before = wait(one.identities_generation()).unwrap();
+        let row = IdentityChange { kind: b'u', name: "ann".to_owned(), content: Some(b"x".to_vec()) };
+        wait(one.change_identities(before, &[row])).unwrap()
+    };
+    let behind = |generation| wait(one.behind_identities(generation)).unwrap();
+    let rows = || {
+        let (start, end) = margay_rows::key::all_known_identities();
+        let mut count = 0;
+        one.engine()
+            .scan(&start, &end, &mut |_| {
+                count += 1;
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+        count
+    };
+    assert_eq!(behind(change()), Vec::<u64>::new(), "nobody is waited for who has not announced it");
+    wait(one.announce_identities()).unwrap();
+    wait(other.announce_identities()).unwrap();
+    let generation = change();
+    assert_eq!(behind(generation), [other.session().unwrap()]);
+    wait(other.know_identities(generation)).unwrap();
+    assert_eq!(behind(generation), Vec::<u64>::new());
+    let newer = change();
+    assert!(newer > generation && behind(newer).len() == 1);
+    // A session that is taken for dead is waited for no more, and says nothing; the next one of its process begins anew.
+    let noticed = other.identities_changed();
+    fence(&one, &other);
+    assert_eq!((behind(newer), rows()), (Vec::new(), 1));
+    assert!(matches!(wait(other.know_identities(newer)), Err(Error::Fenced)));
+    assert!(matches!(other.beat(), Err(Error::Fenced)));
+    other.open_session().unwrap();
+    assert_eq!((behind(newer), rows()), (vec![other.session().unwrap()], 2));
+    wait(noticed);
+    wait(other.know_identities(newer)).unwrap();
+    assert_eq!(behind(newer), Vec::<u64>::new());
+    other.close_session().unwrap();
+    assert_eq!(rows(), 1);
+}
+
+#[test]
 fn a_lease_goes_to_another_session_only_when_its_holder_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = pair(folder.path(), 1000, &Options::default());

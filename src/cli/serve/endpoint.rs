@@ -53,7 +53,7 @@ pub(super) async fn serve(
         |error: std::io::Error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u"));
     let (env, volume) = (storage.env.clone(), &storage.volume);
     let (keys, spans) = (root_keys(&env, &settings.data, volume)?, Spans::start(&env, settings.otlp.as_ref())?);
-    let identities = Arc::new(Identities::open(&env, &settings.data, volume, keys.as_ref()).await?);
+    let identities = Arc::new(Identities::open_to_follow(&env, &settings.data, volume, keys.as_ref()).await?);
     tokio::spawn(Arc::clone(&identities).follow());
     let endpoint = Arc::new(Endpoint {
         reclaimer: Reclaimer::start(&env, Arc::clone(volume), settings.storage.reclaim()).map_err(no_thread)?,

@@ -1,5 +1,6 @@
 //! Keys of sessions and leases: table byte, `s` and a number, or `l` and a name; of mounts `m` and the number of the bucket's
-//! root, then nothing (the row that orders their takings) or the number of the lease.
+//! root, then nothing (the row that orders their takings) or the number of the lease; `i` and the number of a session for the
+//! identities that its process knows.
 
 use super::{Range, SESSION, range, table};
 use crate::ino::Ino;
@@ -19,10 +20,20 @@ pub fn is_of_process(key: &[u8]) -> bool {
     key.first() == Some(&SESSION)
 }
 
-/// The number of a session.
+/// The number of a session, also of the row with what its process knows.
 pub fn parse_session(key: &[u8]) -> Result<Ino, Damaged> {
     let number = key.get(2..).and_then(|rest| rest.try_into().ok()).map(u64::from_be_bytes);
     number.map(Ino).ok_or(Damaged("a session's key has a wrong length"))
+}
+
+/// Which identities the process of a session knows.
+pub fn known_identities(session: Ino) -> Vec<u8> {
+    table(SESSION, &[b"i", &session.0.to_be_bytes()])
+}
+
+/// Those of all sessions.
+pub fn all_known_identities() -> Range {
+    range(table(SESSION, &[b"i"]))
 }
 
 /// The lease of a job by its name.

@@ -36,7 +36,7 @@ pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
 pub use pool::Pool;
 pub use segment::{SegmentRecord, SegmentState, StoreRecord};
-pub use session::{LeaseRecord, MountLeaseRecord, SessionRecord};
+pub use session::{KnownIdentitiesRecord, LeaseRecord, MountLeaseRecord, SessionRecord};
 pub use upstream::{UpstreamDirty, UpstreamKept, UpstreamLeftover, UpstreamObject, UpstreamUpload};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

@@ -2,7 +2,7 @@
 //!
 //! Layout:     session: 2, varint beat, varint oldest cursor, text host, varint process id, text program, text address; lease:
 //!             1, varint number of its session (0: none), varint epoch; lease of a mount: 1, varint number of its session,
-//!             varint number of the directory, byte flags (1: shared), time, text place
+//!             varint number of the directory, byte flags (1: shared), time, text place; known identities: 1, varint generation
 //! Invariants: G1 the beat of a session and the epoch of a lease grow with each put.
 //! Not here:   when a session is declared dead (volume).
 
@@ -52,6 +52,13 @@ pub struct MountLeaseRecord {
     pub place: String,
 }
 
+/// The newest change of identities that a process decides by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownIdentitiesRecord {
+    /// The version of the row that each change puts; 0: none yet.
+    pub generation: u64,
+}
+
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(SESSION_NAME_BYTES_MAX)]
 }
@@ -94,6 +101,23 @@ impl LeaseRecord {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let record = LeaseRecord { holder: Ino(reader.varint()?), epoch: reader.varint()? };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+impl KnownIdentitiesRecord {
+    pub fn encode(self) -> Vec<u8> {
+        let mut writer = Writer::new(16);
+        writer.byte(LAYOUT);
+        writer.varint(self.generation);
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<KnownIdentitiesRecord, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let record = KnownIdentitiesRecord { generation: reader.varint()? };
         reader.end()?;
         Ok(record)
     }

@@ -5,9 +5,10 @@
 //! Not here:   leases of a session that is gone (sessions).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 
 use margay_meta::Cursor;
-use margay_rows::record::SessionRecord;
+use margay_rows::record::{KnownIdentitiesRecord, SessionRecord};
 use margay_rows::{Ino, key};
 
 use super::{Neighbour, OwnSession, SessionName, Sessions};
@@ -33,6 +34,9 @@ impl Sessions {
     pub(crate) fn open(&self, number: Ino, oldest: Cursor, mut draft: Draft) -> Result<(), Error> {
         draft.assert_absent(key::session(number));
         draft.put(key::session(number), self.record(1, oldest).encode());
+        if self.knows_identities.load(Ordering::Acquire) {
+            draft.put(key::known_identities(number), KnownIdentitiesRecord::default().encode());
+        }
         match draft.commit(&*self.engine) {
             Ok(done) => {
                 self.engine.wait_durable(done.cursor)?;
@@ -48,7 +52,7 @@ impl Sessions {
     pub(crate) fn close(&self) -> Result<(), Error> {
         let Some(own) = self.own.lock().take() else { return Ok(()) };
         let mut draft = Draft::default();
-        draft.delete(key::session(own.number));
+        remove(&mut draft, own.number);
         match draft.commit(&*self.engine) {
             Ok(done) => Ok(self.engine.wait_durable(done.cursor)?),
             Err(Refused::Conflict) => Ok(()),
@@ -117,7 +121,7 @@ impl Sessions {
         for (number, version, record) in dead {
             let mut draft = Draft::default();
             draft.assert_version(key::session(*number), *version);
-            draft.delete(key::session(*number));
+            remove(&mut draft, *number);
             match draft.commit(&*self.engine) {
                 Ok(done) => {
                     self.engine.wait_durable(done.cursor)?;
@@ -136,6 +140,12 @@ impl Sessions {
         }
         Ok(Beat { others: others.len() - fenced.len(), fenced })
     }
+}
+
+/// A session, and what its process said under it.
+fn remove(draft: &mut Draft, session: Ino) {
+    draft.delete(key::session(session));
+    draft.delete(key::known_identities(session));
 }
 
 /// Counts one more own beat; true if the other session's beat did not change over enough of them (S1).

@@ -63,6 +63,8 @@ pub(crate) struct Sessions {
     /// Sessions that are known to be gone (F2).
     dead: Mutex<HashSet<u64>>,
     fenced: AtomicBool,
+    /// Each session says which identities this process decides by.
+    pub(crate) knows_identities: AtomicBool,
     /// The leases of the mounts of this process.
     pub(crate) mounts: MountLeases,
 }
@@ -76,6 +78,7 @@ impl Sessions {
             neighbours: Mutex::default(),
             dead: Mutex::default(),
             fenced: AtomicBool::new(false),
+            knows_identities: AtomicBool::new(false),
             mounts: MountLeases::default(),
         }
     }

@@ -10,6 +10,7 @@
 //!             S4 a store's row names the session that has its folder open; while that one lives, no other process opens it.
 //! Not here:   beats and the state in memory (session_state), the caller of `beat` and its period (the jobs).
 
+mod known_identities;
 mod lease;
 mod mount_lease;
 mod own;
