@@ -37,7 +37,7 @@ use crate::tls;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// It is made in one transaction, so all of it is there with this, which an earlier program had not.
-const NEWEST_MADE: &str = "commit_v3";
+const NEWEST_MADE: &str = "commit_one_v1";
 /// Longest name that PostgreSQL keeps, in bytes.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.

@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use tokio_postgres::types::ToSql;
+
 use crate::batch::{LOCKED_KEYS_MAX, Prepared};
 
 /// Batches of one call.
@@ -130,6 +132,36 @@ impl<'a> Arguments<'a> {
         }
         (all.lock_ids, all.lock_alone) = locks.into_iter().unzip();
         all
+    }
+
+    /// In the order of the function, behind lane, call and shard.
+    pub(crate) fn arguments(&self) -> [&(dyn ToSql + Sync); 24] {
+        [
+            &self.batches,
+            &self.lock_ids,
+            &self.lock_alone,
+            &self.pre_batches,
+            &self.pre_numbers,
+            &self.pre_kinds,
+            &self.pre_keys,
+            &self.pre_ends,
+            &self.pre_versions,
+            &self.puts.batches,
+            &self.puts.keys,
+            &self.puts.values,
+            &self.deletes.batches,
+            &self.deletes.keys,
+            &self.sets.batches,
+            &self.sets.keys,
+            &self.sets.values,
+            &self.adds.batches,
+            &self.adds.keys,
+            &self.adds.values,
+            &self.maxes.batches,
+            &self.maxes.keys,
+            &self.maxes.values,
+            &self.changed,
+        ]
     }
 }
 

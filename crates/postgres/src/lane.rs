@@ -17,6 +17,7 @@ use tokio_postgres::{Error, Row, Statement};
 use crate::batch::Prepared;
 use crate::connection::{Connection, Server, nonsense, said, unavailable};
 use crate::group::{Arguments, GROUP_MAX};
+use crate::single::Single;
 
 /// Additions to counters of one lane meet those of others in as many places.
 const SHARDS: i64 = 16;
@@ -26,6 +27,8 @@ const OUTCOMES_MAX: usize = 1024;
 const TAKEN: &str = "MG001";
 const COMMIT: &str = "select version, failed_batches, failed_numbers from commit_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
                       $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)";
+const COMMIT_ONE: &str = "select version, failed from commit_one_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
+                          $15, $16, $17)";
 /// Of a token, which say the batch of the call.
 const INDEX_BITS: u32 = GROUP_MAX.ilog2();
 
@@ -41,11 +44,18 @@ pub(crate) struct Lane {
     id: i64,
     /// The last call that used its number.
     call: i64,
-    open: Option<(Connection, Statement)>,
+    open: Option<Open>,
     /// The call whose answer was lost.
     unknown: Option<i64>,
     /// Outcomes that became known again, for who asks.
     outcomes: BTreeMap<i64, Outcome>,
+}
+
+#[derive(Debug)]
+struct Open {
+    connection: Connection,
+    commit: Statement,
+    commit_one: Statement,
 }
 
 /// Why a call has no outcome for each of its batches.
@@ -80,6 +90,12 @@ struct Told {
 }
 
 impl Told {
+    fn of_one(row: &Row) -> Result<Told, Error> {
+        let failed: Option<i32> = row.try_get(1)?;
+        let failed_batches = if failed.is_some() { vec![1] } else { Vec::new() };
+        Ok(Told { version: row.try_get(0)?, failed_batches, failed_numbers: failed.into_iter().collect() })
+    }
+
     fn of(row: &Row) -> Result<Told, Error> {
         let numbers = |at| row.try_get::<_, Option<Vec<i32>>>(at).map(Option::unwrap_or_default);
         Ok(Told { version: row.try_get(0)?, failed_batches: numbers(1)?, failed_numbers: numbers(2)? })
@@ -153,43 +169,13 @@ impl Lane {
         self.open().await?;
         // The connection may be the first one that has found another timeline.
         timeline.check_commit()?;
-        let (id, shard) = (self.id, (self.id % SHARDS) as i32);
-        let Some((connection, statement)) = &self.open else { unreachable!("it was opened") };
-        let one = Arguments::of(batches);
-        let arguments: [&(dyn ToSql + Sync); 26] = [
-            &id,
-            &call,
-            &shard,
-            &one.batches,
-            &one.lock_ids,
-            &one.lock_alone,
-            &one.pre_batches,
-            &one.pre_numbers,
-            &one.pre_kinds,
-            &one.pre_keys,
-            &one.pre_ends,
-            &one.pre_versions,
-            &one.puts.batches,
-            &one.puts.keys,
-            &one.puts.values,
-            &one.deletes.batches,
-            &one.deletes.keys,
-            &one.sets.batches,
-            &one.sets.keys,
-            &one.sets.values,
-            &one.adds.batches,
-            &one.adds.keys,
-            &one.adds.values,
-            &one.maxes.batches,
-            &one.maxes.keys,
-            &one.maxes.values,
-        ];
-        let all: Vec<_> = arguments.into_iter().chain([&one.changed as &(dyn ToSql + Sync)]).collect();
+        let id = self.id;
+        let Some(open) = &self.open else { unreachable!("it was opened") };
         // L1.
         self.unknown = Some(call);
-        let done = connection.client.query_one(statement, &all).await;
-        let has_warned = connection.has_warned();
-        match done.and_then(|row| Told::of(&row)) {
+        let done = open.call(id, call, batches).await;
+        let has_warned = open.connection.has_warned();
+        match done {
             Ok(told) if !has_warned => {
                 self.unknown = None;
                 if told.version.is_some() {
@@ -246,12 +232,32 @@ impl Lane {
     async fn open(&mut self) -> Result<(), EngineError> {
         let trust = &self.server.trust;
         let is_over = |connection: &Connection| connection.client.is_closed() || trust.is_over(connection.losses);
-        if self.open.as_ref().is_none_or(|(connection, _)| is_over(connection)) {
+        if self.open.as_ref().is_none_or(|open| is_over(&open.connection)) {
             let connection = self.server.connect().await?;
-            let statement = connection.client.prepare(COMMIT).await.map_err(|error| unavailable(&error))?;
-            self.open = Some((connection, statement));
+            let (commit, commit_one) = {
+                let client = &connection.client;
+                let both = async { Ok((client.prepare(COMMIT).await?, client.prepare(COMMIT_ONE).await?)) };
+                both.await.map_err(|error: Error| unavailable(&error))?
+            };
+            self.open = Some(Open { connection, commit, commit_one });
         }
         Ok(())
+    }
+}
+
+impl Open {
+    /// One call of the lane.
+    async fn call(&self, lane: i64, call: i64, batches: &[Prepared]) -> Result<Told, Error> {
+        let (client, shard) = (&self.connection.client, (lane % SHARDS) as i32);
+        let first: [&(dyn ToSql + Sync); 3] = [&lane, &call, &shard];
+        if let [batch] = batches {
+            let one = Single::of(batch);
+            let all: Vec<_> = first.into_iter().chain(one.arguments()).collect();
+            return client.query_one(&self.commit_one, &all).await.and_then(|row| Told::of_one(&row));
+        }
+        let group = Arguments::of(batches);
+        let all: Vec<_> = first.into_iter().chain(group.arguments()).collect();
+        client.query_one(&self.commit, &all).await.and_then(|row| Told::of(&row))
     }
 }
 

@@ -35,6 +35,7 @@ mod lane;
 mod primary;
 mod read;
 mod scan;
+mod single;
 mod snapshot;
 mod tasks;
 mod timeline;
