@@ -1,11 +1,12 @@
 //! Reads: all questions of one in one statement, so of one moment.
 //!
-//! Invariants: R1 both statements keep the same limits and give the same answers (`tests/contract.rs` asks each of them).
+//! Invariants: R1 the statements keep the same limits and give the same answers (`tests/contract.rs` asks each of them).
 //!             R2 each finds its rows by the index, also with a plan that was made when the table was empty.
 //!             R3 a connection that has not answered for `ANSWER_TIME_MAX` is not used again.
-//! Layout:     `plain` answers all but ranges with counters, which the function `read_v1` answers.
+//! Layout:     `rows` answers questions for rows, `plain` all others but ranges with counters, which the function `read_v1` answers.
 
 mod plain;
+mod rows;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Reading {
     connection: Connection,
+    rows: Statement,
     plain: Statement,
     anything: Statement,
     /// Others, prepared when they are first asked.
@@ -49,10 +51,12 @@ impl Reading {
     pub(crate) async fn open(server: &Server) -> Result<Reading, EngineError> {
         let connection = server.connect().await?;
         let client = &connection.client;
-        let prepared = tokio::try_join!(client.prepare(plain::READ_PLAIN), client.prepare(READ));
-        let (plain, anything) = prepared.map_err(|error| unavailable(&error))?;
+        let (rows, plain) = (client.prepare(rows::READ_ROWS), client.prepare(plain::READ_PLAIN));
+        let prepared = tokio::try_join!(rows, plain, client.prepare(READ));
+        let (rows, plain, anything) = prepared.map_err(|error| unavailable(&error))?;
         Ok(Reading {
             connection,
+            rows,
             plain,
             anything,
             others: parking_lot::Mutex::default(),
@@ -108,7 +112,11 @@ impl Reading {
         observed: Cursor,
     ) -> Result<(Answers, Cursor), EngineError> {
         let told = async {
-            match plain::read((&self.connection.client, &self.plain), asks, limit).await? {
+            let client = &self.connection.client;
+            if let Some(told) = rows::read((client, &self.rows), asks).await? {
+                return Ok(told);
+            }
+            match plain::read((client, &self.plain), asks, limit).await? {
                 Some(told) => Ok(told),
                 None => answers(asks, &self.ask_anything(asks, limit).await.map_err(|error| unavailable(&error))?),
             }
