@@ -4,10 +4,10 @@
 //! Layout:     `seal` encrypts secrets, `session` creates and opens tokens, `orders` parses and answers orders in JSON.
 //! Invariants: W1 requests see the stored state: the cache is replaced after the commit, before the order is answered.
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
-//!             W4 changes by another process apply to requests here after at most `FOLLOW_EVERY_MAX` (its follower) and one read;
+//!             W4 changes by another process apply to requests here after at most `PAUSE_UNREAD` and one read, also if the feed is late;
 //!                orders, and what is asked about users, see them at once.
 //!             W5 an order is answered when all processes decide by it. One that says nothing for `KNOWN_TIME_MAX`, since it stands still
-//!                or was killed, is not waited for: W4 is all that holds there.
+//!                or was killed, is not waited for, nor one whose program does not say it: W4 is all that holds there.
 //! Locking:    one lock serializes orders, and within it one the reads of the rows; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
@@ -165,43 +165,60 @@ impl Identities {
         Ok(())
     }
 
-    /// Reads all identities again whenever another process has changed one; never returns (W4).
+    /// Reads all identities again whenever another process has changed one, and tells others so; never returns (W4).
     pub async fn follow(self: Arc<Self>) {
         loop {
             let changed = self.volume.identities_changed();
-            match self.refresh_and_tell().await {
-                Ok(()) => changed.await,
-                Err(error) => {
-                    tracing::warn!(%error, "users and keys cannot be read again; trying again");
-                    tokio::time::sleep(PAUSE_UNREAD).await;
+            if let Err(error) = self.refresh().await {
+                tracing::warn!(%error, "users and keys cannot be read again; trying again");
+                tokio::time::sleep(PAUSE_UNREAD).await;
+                continue;
+            }
+            // A call that takes long keeps nobody from reading the next change.
+            let told = self.volume.know_identities(self.state.load().generation);
+            let is_told = match tokio::time::timeout(PAUSE_UNREAD, told).await {
+                Ok(Ok(())) => true,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "other servers cannot be told which users are known here; trying again");
+                    false
+                }
+                Err(_) => false,
+            };
+            tokio::pin!(changed);
+            // The feed that tells of changes may be late; the row that counts them is not.
+            while tokio::time::timeout(PAUSE_UNREAD / 2, &mut changed).await.is_err() {
+                if !is_told || self.is_behind().await {
+                    break;
                 }
             }
         }
     }
 
-    async fn refresh_and_tell(&self) -> Result<(), Error> {
-        self.refresh().await?;
-        self.volume.know_identities(self.state.load().generation).await
+    /// Whether another process has changed identities since they were read. An error is told when they are read again.
+    async fn is_behind(&self) -> bool {
+        let known = self.state.load().generation;
+        self.volume.identities_generation().await.map_or(true, |newest| newest != known)
     }
 
     /// Carries out an order, and waits for other processes.
     async fn carry_out(&self, order: Order) -> Result<(), OrderError> {
         let generation = self.store(order).await?;
-        if tokio::time::timeout(KNOWN_TIME_MAX, self.is_known(generation)).await.is_err() {
+        let mut behind = Ok(Vec::new());
+        if tokio::time::timeout(KNOWN_TIME_MAX, self.is_known(generation, &mut behind)).await.is_err() {
             tracing::warn!(
-                "another process has not said that it knows a change of users; if it lives, it does so within a second of going on"
+                sessions = ?behind,
+                "other processes have not said that they know a change of users; one that lives does so within a second of going on"
             );
         }
         Ok(())
     }
 
-    /// Resolves when all other processes decide by this generation (W5).
-    async fn is_known(&self, generation: u64) {
+    /// Resolves when all other processes decide by this generation (W5); `behind` has those that do not.
+    async fn is_known(&self, generation: u64, behind: &mut Result<Vec<u64>, Error>) {
         loop {
-            match self.volume.behind_identities(generation).await {
-                Ok(behind) if behind.is_empty() => return,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "whether others know a change of users cannot be read"),
+            *behind = self.volume.behind_identities(generation).await;
+            if behind.as_ref().is_ok_and(Vec::is_empty) {
+                return;
             }
             tokio::time::sleep(KNOWN_EVERY).await;
         }

@@ -35,9 +35,12 @@ use crate::tasks::{Tasks, ended};
 use crate::timeline::Timeline;
 use crate::tls;
 
-const SCHEMA: &str = include_str!("schema.sql");
-/// It is made in one transaction, so all of it is there with this, which an earlier program had not.
-const NEWEST_MADE: &str = "commit_one_v1";
+const TABLES: &str = include_str!("schema.sql");
+const FUNCTIONS: &str = include_str!("functions.sql");
+/// All functions are made in one transaction, so all are there with this one, which an earlier program had not.
+const NEWEST_FUNCTION: &str = "commit_one_v1";
+/// The tables are those of this program if this column of theirs is there, which was added last.
+const NEWEST_COLUMN: (&str, &str) = ("lanes", "failed");
 /// Longest name that PostgreSQL keeps, in bytes.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// How often who waits for changes of other processes asks.
@@ -205,14 +208,20 @@ async fn prepare(server: &Server, schema: &str) -> Result<(), OpenError> {
         );
         return Err(OpenError::Setting(advice));
     }
-    // Its statements wait for all that read, and others would wait behind them.
-    let made = client.query_one("select to_regproc($1) is not null", &[&format!("{schema}.{NEWEST_MADE}")]).await;
-    if made.and_then(|row| row.try_get(0)).map_err(failed)? {
-        return Ok(());
-    }
+    let (table, column) = NEWEST_COLUMN;
+    let (function, table) = (format!("{schema}.{NEWEST_FUNCTION}"), format!("{schema}.{table}"));
+    let made = "select to_regproc($1) is not null, \
+                exists (select from pg_attribute where attrelid = to_regclass($2) and attname = $3 and not attisdropped)";
+    let made = client.query_one(made, &[&function, &table, &column]).await;
+    let made = made.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?))).map_err(failed)?;
+    // What changes a table waits for all that read, a backup too, and others would wait behind it.
+    let missing = match made {
+        (true, true) => return Ok(()),
+        (false, true) => FUNCTIONS.to_owned(),
+        (_, false) => format!("create schema if not exists {schema}; {TABLES}; {FUNCTIONS}"),
+    };
     // Two processes may begin at once.
-    let statement =
-        format!("begin; select pg_advisory_xact_lock(0); create schema if not exists {schema}; {SCHEMA}; commit");
+    let statement = format!("begin; select pg_advisory_xact_lock(0); {missing}; commit");
     Ok(client.batch_execute(&statement).await.map_err(failed)?)
 }
 

@@ -161,7 +161,7 @@ fn limited(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
 }
 
-/// A row of either statement.
+/// A row of `READ` and of `READ_PLAIN`.
 struct Told<'r> {
     /// Of the question, from 1 on; 0 with the moment.
     number: i32,

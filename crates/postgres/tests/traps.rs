@@ -152,6 +152,20 @@ fn a_page_reads_no_more_than_a_page_whatever_the_server_prefers() {
     assert_eq!(number(&server, whole), before.1, "nothing reads the whole table");
 }
 
+/// A backup reads for hours, and servers of the next version begin meanwhile.
+#[test]
+fn a_function_that_is_added_waits_for_nobody_who_reads() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    engine.commit(put("key")).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    assert!(snapshot.get(b"key").unwrap().value.is_some());
+    server.sql("drop function one.commit_one_v1");
+    let newer = server.engine("one");
+    newer.commit(put("other")).unwrap();
+    assert!(snapshot.get(b"other").unwrap().value.is_none());
+}
+
 /// Serializable transactions retry nine of ten commits of names in order, and row locks use up numbers of multixacts.
 #[test]
 fn names_in_order_are_committed_once_and_take_no_multixacts() {

@@ -135,8 +135,27 @@ fn a_change_of_identities_is_known_when_every_session_that_announced_itself_says
     wait(noticed);
     wait(other.know_identities(newer)).unwrap();
     assert_eq!(behind(newer), Vec::<u64>::new());
+    // Programs of before these rows leave one behind; a later one may write it in a way of its own.
+    let number = other.session().unwrap();
+    for (session, found) in [(number + 1000, Vec::new()), (number, vec![number])] {
+        let key = margay_rows::key::known_identities(margay_rows::Ino(session));
+        let strange = margay_meta::Write::Put { key, value: b"of a later version".to_vec() };
+        one.engine().commit(margay_meta::Batch { writes: vec![strange], ..Default::default() }).unwrap();
+        assert_eq!((behind(newer), rows()), (found, 2));
+    }
     other.close_session().unwrap();
     assert_eq!(rows(), 1);
+}
+
+#[test]
+fn a_start_that_took_too_long_announces_itself_under_a_new_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = pair(folder.path(), 1000, &Options::default());
+    let number = other.session().unwrap();
+    fence(&one, &other);
+    wait(other.announce_identities()).unwrap();
+    assert!(other.session().unwrap() > number);
+    assert_eq!(wait(one.behind_identities(1)).unwrap(), [other.session().unwrap()]);
 }
 
 #[test]

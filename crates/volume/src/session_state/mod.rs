@@ -63,7 +63,7 @@ pub(crate) struct Sessions {
     /// Sessions that are known to be gone (F2).
     dead: Mutex<HashSet<u64>>,
     fenced: AtomicBool,
-    /// Each session says which identities this process decides by.
+    /// Each new session begins with a row that says which identities this process decides by.
     pub(crate) knows_identities: AtomicBool,
     /// The leases of the mounts of this process.
     pub(crate) mounts: MountLeases,

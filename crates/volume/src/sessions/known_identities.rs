@@ -2,21 +2,23 @@
 //!
 //! Why:        a right that was taken away at one process must not be used at another one after the answer.
 //! Layout:     rows `j` `i` (docs/format/keys.md).
-//! Invariants: N1 a process has its row before it reads identities for the first time, under each of its sessions: a change
-//!                that does not see the row was committed before that read.
+//! Invariants: N1 a process has its row before it reads identities for the first time: a change that does not see the row was
+//!                committed before that read. Its next session has one from the beginning.
 //!             N2 the row says what requests are decided by already, never what is still to be read.
-//!             N3 the row goes with its session, whoever removes that.
+//!             N3 a row without its session says nothing, and goes: programs of before these rows remove the session alone.
 //!             N4 an engine that is not shared has no such rows, and no cost.
 //! Not here:   what identities mean, and how long a change waits (margay-accounts).
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use margay_rows::key;
 use margay_rows::record::KnownIdentitiesRecord;
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::{Draft, Seen};
+use crate::error::Refused;
 use crate::open::Volume;
 
 impl Volume {
@@ -26,7 +28,11 @@ impl Volume {
             return Ok(());
         }
         self.sessions.knows_identities.store(true, Ordering::Release);
-        self.know_identities(0).await
+        match self.know_identities(0).await {
+            // A start that took long: the session is renewed here, since nobody beats yet.
+            Err(Error::Fenced) => self.open_session(),
+            told => told,
+        }
     }
 
     /// Requests are decided by this generation, or a newer one.
@@ -48,7 +54,7 @@ impl Volume {
         self.answer(done).await
     }
 
-    /// Sessions of other processes that do not decide by this generation yet.
+    /// Sessions of other processes that do not decide by this generation yet, or whose row is not understood.
     pub async fn behind_identities(&self, generation: u64) -> Result<Vec<u64>, Error> {
         if !self.engine.is_shared() {
             return Ok(Vec::new());
@@ -56,19 +62,41 @@ impl Volume {
         let own = self.sessions.number().ok();
         let mut seen = Seen::default();
         let found = self.read_now(&mut seen, |seen| {
-            let mut behind = Vec::new();
+            let mut live = HashSet::new();
+            self.scan(&key::sessions(), seen, |row| {
+                live.insert(key::parse_session(row.key)?);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let (mut behind, mut left) = (Vec::new(), Vec::new());
             self.scan(&key::all_known_identities(), seen, |row| {
                 let session = key::parse_session(row.key)?;
-                let known = KnownIdentitiesRecord::decode(row.value)?;
-                if Some(session) != own && known.generation < generation {
+                let knows = |known: KnownIdentitiesRecord| known.generation >= generation;
+                if !live.contains(&session) {
+                    left.push(session);
+                } else if Some(session) != own && !KnownIdentitiesRecord::decode(row.value).is_ok_and(knows) {
                     behind.push(session.0);
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-            Ok(behind)
+            Ok((behind, left))
         });
         let found = found.await;
         self.settle(seen.cursor).await?;
-        found
+        let (behind, left) = found?;
+        for session in left {
+            self.forget_known_identities(session).await?;
+        }
+        Ok(behind)
+    }
+
+    /// Of a session that is gone, and never comes back (F2 of `session_state`).
+    async fn forget_known_identities(&self, session: Ino) -> Result<(), Error> {
+        let mut draft = Draft::default();
+        draft.assert_absent(key::session(session));
+        draft.delete(key::known_identities(session));
+        match self.commit_later(draft).await {
+            Ok(_) | Err(Refused::Conflict) => Ok(()),
+            Err(Refused::Error(error)) => Err(error),
+        }
     }
 }

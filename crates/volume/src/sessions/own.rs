@@ -26,7 +26,7 @@ impl Volume {
         // What was read before is read again, so that its pins count from a moment of this session (K2).
         self.advance_readers();
         self.keep_mounts();
-        // What others wait for is said under the new session too.
+        // Who follows identities reads them again, and says so under the new session (`known_identities`).
         self.followed.identities.notify(usize::MAX);
         Ok(())
     }
