@@ -16,8 +16,6 @@ mod sessions;
 mod table;
 mod upstream;
 
-use margay_meta::RowKind;
-
 use self::escape::{escape, escape_open, unescape};
 use crate::ino::Ino;
 use crate::kinds::{Document, Setting};
@@ -77,24 +75,6 @@ const EXTENT: u8 = b'x';
 const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
 const UPSTREAM: u8 = b'U';
-
-/// The tables of counters, which the engine knows by these bytes.
-const _: () = {
-    let counters =
-        [(USAGE, RowKind::Sum), (SUBDIRECTORIES, RowKind::Sum), (LIVE, RowKind::Sum), (TIMES, RowKind::Highest)];
-    let mut table = 0;
-    while table <= u8::MAX as usize {
-        let (mut kind, mut index) = (RowKind::Plain, 0);
-        while index < counters.len() {
-            if counters[index].0 as usize == table {
-                kind = counters[index].1;
-            }
-            index += 1;
-        }
-        assert!(kind as u8 == RowKind::of_table(table as u8) as u8, "the engine takes a table for one of another kind");
-        table += 1;
-    }
-};
 
 /// `start..end` in key order.
 pub type Range = (Vec<u8>, Vec<u8>);

@@ -3,6 +3,8 @@
 //! Why:        a reader of rows of all tables (backups) distinguishes them by their first byte.
 //! Invariants: T1 every table byte of `key` is listed here.
 
+use margay_meta::RowKind;
+
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,3 +84,21 @@ impl Table {
         })
     }
 }
+
+/// The tables of counters, which the engine knows by these bytes.
+const _: () = {
+    let counters =
+        [(USAGE, RowKind::Sum), (SUBDIRECTORIES, RowKind::Sum), (LIVE, RowKind::Sum), (TIMES, RowKind::Highest)];
+    let mut table = 0;
+    while table <= u8::MAX as usize {
+        let (mut kind, mut index) = (RowKind::Plain, 0);
+        while index < counters.len() {
+            if counters[index].0 as usize == table {
+                kind = counters[index].1;
+            }
+            index += 1;
+        }
+        assert!(kind as u8 == RowKind::of_table(table as u8) as u8, "the engine takes a table for one of another kind");
+        table += 1;
+    }
+};
