@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -195,7 +196,19 @@ fn a_right_that_one_server_took_away_or_gave_counts_at_the_other_at_once() {
         order(first, &["enable", "ann"]);
         assert!(may(second), "round {round}: a key that was enabled at {first}");
     }
-    // One that was killed is waited for a while, and then not.
+    // One that stood still is waited for a while, and then not: what it is asked meanwhile it decides by what it reads when it wakes up.
+    for round in 0..3 {
+        one.server.signal(Signal::STOP);
+        order("two", &["disable", "ann"]);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| may(&one));
+            std::thread::sleep(Duration::from_millis(300));
+            one.server.signal(Signal::CONT);
+            assert!(!asked.join().unwrap(), "round {round}: a server that woke up");
+        });
+        order("two", &["enable", "ann"]);
+        wait_until("a server that woke up lets nobody in", || may(&one));
+    }
     drop(one);
     order("two", &["disable", "ann"]);
     assert!(!may(&two));

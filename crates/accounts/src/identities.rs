@@ -4,10 +4,10 @@
 //! Layout:     `seal` encrypts secrets, `session` creates and opens tokens, `orders` parses and answers orders in JSON.
 //! Invariants: W1 requests see the stored state: the cache is replaced after the commit, before the order is answered.
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
-//!             W4 changes by another process apply to requests here after at most `PAUSE_UNREAD` and one read, also if the feed is late;
+//!             W4 changes by another process apply to requests here after at most `LOOK_EVERY` and one read, also if the feed is late;
 //!                orders, and what is asked about users, see them at once.
-//!             W5 an order is answered when all processes decide by it. One that says nothing for `KNOWN_TIME_MAX`, since it stands still
-//!                or was killed, is not waited for, nor one whose program does not say it: W4 is all that holds there.
+//!             W5 an order is answered when all processes decide by it. One that says nothing is waited for `KNOWN_TIME_MAX`; by then what
+//!                it knows is older than `CONFIRMED_FOR`, and a request there looks before it is decided. Programs of before do neither.
 //! Locking:    one lock serializes orders, and within it one the reads of the rows; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -45,6 +46,15 @@ const PAUSE_UNREAD: Duration = Duration::from_secs(1);
 /// Keys that are not known are looked for in the rows at most so often in such a time: anybody can send them.
 const LOOKS_MAX: u32 = 50;
 const LOOKS_TIME: Duration = Duration::from_secs(1);
+/// Time between two looks whether another process has changed identities.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A look that takes longer is given up, and the next one goes through another connection.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Requests are decided by what was the newest so long ago, or less.
+const CONFIRMED_FOR: Duration = Duration::from_millis(1500);
+const _: () = assert!(CONFIRMED_FOR.as_millis() < KNOWN_TIME_MAX.as_millis());
+/// The pause before an order is decided again is a part of this, longer with each try.
+const PAUSE_BESIDE_OTHERS_MS: u64 = 4;
 /// For how long an order waits for other processes to know it; a tenth of a second is usual.
 const KNOWN_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time between two looks at what they know.
@@ -63,6 +73,10 @@ pub struct Identities {
     turn: tokio::sync::Mutex<()>,
     /// Since when keys that are not known were looked for in the rows, and how often.
     looks: parking_lot::Mutex<(Duration, u32)>,
+    /// Other processes change identities too, and wait for this one to know.
+    is_followed: bool,
+    /// Of the monotonic clock: at that moment, or later, the state was the newest.
+    confirmed_ms: AtomicU64,
     /// Held from a read of the rows until it is the state: an older one never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -113,6 +127,8 @@ impl Identities {
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
             looks: parking_lot::Mutex::default(),
+            is_followed: false,
+            confirmed_ms: AtomicU64::new(0),
             reading: tokio::sync::Mutex::new(()),
         };
         identities.refresh().await.map_err(AccountsError::Volume)?;
@@ -127,12 +143,14 @@ impl Identities {
         keys: Option<&RootKeys>,
     ) -> Result<Identities, AccountsError> {
         volume.announce_identities().await.map_err(AccountsError::Volume)?;
-        Identities::open(env, data, volume, keys).await
+        let identities = Identities::open(env, data, volume, keys).await?;
+        Ok(Identities { is_followed: volume.engine().is_shared(), ..identities })
     }
 
     /// Reads all stored identities again and replaces the cache.
     async fn refresh(&self) -> Result<(), Error> {
         let _reading = self.reading.lock().await;
+        let began = self.env.clock.monotonic();
         let stored = self.volume.identities().await?;
         let mut records = vec![Record::Account(root_account())];
         for row in &stored.rows {
@@ -154,50 +172,53 @@ impl Identities {
         }
         let registry = Arc::new(registry);
         self.state.store(Arc::new(State { registry, secrets, generation: stored.generation }));
+        self.confirmed(began);
         Ok(())
     }
 
     /// Reads them again if they have changed: a request about users shows what another process has answered before.
     async fn read_again(&self) -> Result<(), Error> {
-        if self.volume.identities_generation().await? != self.state.load().generation {
-            self.refresh().await?;
+        let began = self.env.clock.monotonic();
+        if self.volume.identities_generation().await? == self.state.load().generation {
+            self.confirmed(began);
+            return Ok(());
         }
-        Ok(())
+        self.refresh().await
     }
 
-    /// Reads all identities again whenever another process has changed one, and tells others so; never returns (W4).
+    /// What is decided by here was the newest at some moment since then.
+    fn confirmed(&self, began: Duration) {
+        self.confirmed_ms.fetch_max(u64::try_from(began.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Reads identities again when another process has changed one, and tells others so; never returns (W4).
     pub async fn follow(self: Arc<Self>) {
+        // The session and the generation that others were told.
+        let mut told = None;
         loop {
             let changed = self.volume.identities_changed();
-            if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "users and keys cannot be read again; trying again");
-                tokio::time::sleep(PAUSE_UNREAD).await;
-                continue;
-            }
-            // A call that takes long keeps nobody from reading the next change.
-            let told = self.volume.know_identities(self.state.load().generation);
-            let is_told = match tokio::time::timeout(PAUSE_UNREAD, told).await {
-                Ok(Ok(())) => true,
+            match tokio::time::timeout(ANSWER_TIME_MAX, self.read_again()).await {
+                Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "other servers cannot be told which users are known here; trying again");
-                    false
+                    tracing::warn!(%error, "users and keys cannot be read again; trying again");
+                    tokio::time::sleep(PAUSE_UNREAD).await;
+                    continue;
                 }
-                Err(_) => false,
-            };
-            tokio::pin!(changed);
-            // The feed that tells of changes may be late; the row that counts them is not.
-            while tokio::time::timeout(PAUSE_UNREAD / 2, &mut changed).await.is_err() {
-                if !is_told || self.is_behind().await {
-                    break;
+                Err(_) => continue,
+            }
+            let now = (self.volume.session(), self.state.load().generation);
+            if told != Some(now) {
+                match tokio::time::timeout(ANSWER_TIME_MAX, self.volume.know_identities(now.1)).await {
+                    Ok(Ok(())) => told = Some(now),
+                    Ok(Err(error)) => {
+                        tracing::warn!(%error, "other servers cannot be told which users are known here; trying again");
+                    }
+                    Err(_) => {}
                 }
             }
+            // The feed that tells of changes may be late.
+            let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
         }
-    }
-
-    /// Whether another process has changed identities since they were read. An error is told when they are read again.
-    async fn is_behind(&self) -> bool {
-        let known = self.state.load().generation;
-        self.volume.identities_generation().await.map_or(true, |newest| newest != known)
     }
 
     /// Carries out an order, and waits for other processes.
@@ -205,10 +226,13 @@ impl Identities {
         let generation = self.store(order).await?;
         let mut behind = Ok(Vec::new());
         if tokio::time::timeout(KNOWN_TIME_MAX, self.is_known(generation, &mut behind)).await.is_err() {
-            tracing::warn!(
-                sessions = ?behind,
-                "other processes have not said that they know a change of users; one that lives does so within a second of going on"
-            );
+            match behind {
+                Ok(sessions) => tracing::warn!(
+                    ?sessions,
+                    "a change of users was answered although these servers have not said that they know it; they look before they answer"
+                ),
+                Err(error) => tracing::warn!(%error, "whether other servers know a change of users cannot be read"),
+            }
         }
         Ok(())
     }
@@ -228,7 +252,7 @@ impl Identities {
     async fn store(&self, order: Order) -> Result<u64, OrderError> {
         let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
         let _turn = self.turn.lock().await;
-        for _ in 0..TRIES_MAX {
+        for tries in 1..=TRIES_MAX {
             // Else an order could be refused for what another process has changed already.
             self.read_again().await.map_err(failed)?;
             let state = self.state.load_full();
@@ -238,7 +262,10 @@ impl Identities {
             let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
             match self.volume.change_identities(state.generation, &rows).await {
                 Ok(generation) => return self.refresh().await.map(|()| generation).map_err(failed),
-                Err(Error::PreconditionFailed) => {}
+                Err(Error::PreconditionFailed) => {
+                    let longest = u64::from(tries) * PAUSE_BESIDE_OTHERS_MS;
+                    tokio::time::sleep(Duration::from_millis(self.env.random.next_u64() % longest)).await;
+                }
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -282,6 +309,11 @@ fn row(change: &Change) -> IdentityChange {
 impl Asked for Identities {
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.state.load().registry)
+    }
+
+    fn is_old(&self) -> bool {
+        let confirmed = Duration::from_millis(self.confirmed_ms.load(Ordering::Relaxed));
+        self.is_followed && self.env.clock.monotonic().saturating_sub(confirmed) > CONFIRMED_FOR
     }
 
     fn catch_up(&self) -> CaughtUp<'_> {

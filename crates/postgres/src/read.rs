@@ -2,7 +2,8 @@
 //!
 //! Invariants: R1 the statements keep the same limits and give the same answers (`tests/contract.rs` asks each of them).
 //!             R2 each finds its rows by the index, also with a plan that was made when the table was empty.
-//!             R3 a connection that has not answered for `ANSWER_TIME_MAX` is not used again.
+//!             R3 a connection that has not answered for `ANSWER_TIME_MAX` is not used again, nor one whose caller gave up after
+//!                `GIVEN_UP_AFTER`: it would be the one with the fewest calls.
 //! Layout:     `rows` answers questions for rows, `plain` all others but ranges with counters, which the function `read_v1` answers.
 
 mod plain;
@@ -18,7 +19,7 @@ use margay_meta::{
     Answers, Ask, Cursor, EngineError, ReadAnswer, ReadLimit, Row, RowBatch, RowKind, RowRef, RowVersion, has_counters,
 };
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row as Column, Statement};
 
@@ -32,6 +33,9 @@ const READ: &str = "select ask, key, version, value from read_v1($1, $2, $3, $4,
 
 /// One process of PostgreSQL may stand still while the others answer, and so while the server is not taken for lost.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// A caller that goes away earlier has its own reasons.
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
 
 /// A connection that reads; requests of several callers go through it one behind the other, without waiting for answers.
 #[derive(Debug)]
@@ -92,8 +96,10 @@ impl Reading {
 
     /// R3.
     async fn in_time<T>(&self, told: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
-        timeout(ANSWER_TIME_MAX, told).await.unwrap_or_else(|_| {
-            self.is_stuck.store(true, Ordering::Release);
+        let mut waiting = Waiting { is_stuck: &self.is_stuck, since: Instant::now(), is_over: false };
+        let answer = timeout(ANSWER_TIME_MAX, told).await;
+        waiting.is_over = answer.is_ok();
+        answer.unwrap_or_else(|_| {
             let seconds = ANSWER_TIME_MAX.as_secs();
             Err(EngineError::Unavailable(format!("a connection of PostgreSQL has not answered for {seconds} s")))
         })
@@ -145,6 +151,21 @@ impl Reading {
         let (rows, bytes) = (limited(limit.rows), limited(limit.bytes));
         let arguments: [&(dyn ToSql + Sync); 7] = [&kinds, &firsts, &behinds, &rows_max, &keys_only, &rows, &bytes];
         self.connection.client.query(&self.anything, &arguments).await
+    }
+}
+
+/// R3: dropped before the answer, it was waited for too long.
+struct Waiting<'r> {
+    is_stuck: &'r AtomicBool,
+    since: Instant,
+    is_over: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && self.since.elapsed() >= GIVEN_UP_AFTER {
+            self.is_stuck.store(true, Ordering::Release);
+        }
     }
 }
 

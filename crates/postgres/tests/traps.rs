@@ -250,6 +250,31 @@ impl Drop for GoOn<'_> {
     }
 }
 
+/// It would have the fewest calls, so all that come next would wait for it.
+#[test]
+fn a_connection_whose_caller_gave_up_is_not_asked_again() {
+    let Some(server) = Server::start() else { return };
+    let engine = server.engine("one");
+    engine.commit(put("key")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let read = |seconds| {
+        let asks = vec![Ask::Get { key: b"key".to_vec() }];
+        let read = async {
+            let read = engine.begin_read(asks, ReadLimit::default());
+            tokio::time::timeout(Duration::from_secs(seconds), read).await
+        };
+        runtime.block_on(read)
+    };
+    read(60).unwrap().unwrap();
+    let reading = "select string_agg(pid::text, ' ') from pg_stat_activity where application_name = 'margay' \
+                   and query like 'select one.ask,%'";
+    let pids = server.told(reading);
+    server.signal("STOP", &pids);
+    let _go_on = GoOn(&server, pids);
+    assert!(read(1).is_err(), "its process stands still");
+    read(10).expect("another connection is asked").unwrap();
+}
+
 /// One process of the server may stand still while all others answer, and so while the server is not lost.
 #[test]
 fn a_read_whose_process_stands_still_ends_and_the_next_one_is_answered() {

@@ -104,6 +104,11 @@ pub trait Identities: Send + Sync {
         Arc::default()
     }
 
+    /// What is known here may be older than what another process has answered: `catch_up` comes before a request is decided.
+    fn is_old(&self) -> bool {
+        false
+    }
+
     /// From here on `registry` shows what any process of the volume answered before.
     fn catch_up(&self) -> CaughtUp<'_> {
         Box::pin(ready(Ok(())))
@@ -199,9 +204,12 @@ async fn by_key<T>(
         let verified = verify(&asked);
         (verified, asked.found.into_inner())
     };
+    if identities.is_old() {
+        caught_up(identities.catch_up()).await?;
+    }
     let mut answer = known();
     if matches!(answer, (Err(AuthError::UnknownAccessKey(_)), None)) {
-        identities.catch_up_for_stranger().await.map_err(|cause| S3Error::internal(&cause))?;
+        caught_up(identities.catch_up_for_stranger()).await?;
         answer = known();
     }
     match answer {
@@ -209,6 +217,14 @@ async fn by_key<T>(
         (Err(error), _) => Err(error.into()),
         (Ok(verified), found) => Ok((verified, found.and_then(Result::ok))),
     }
+}
+
+/// While the rows cannot be read nobody knows what a request may do.
+pub(crate) async fn caught_up(look: CaughtUp<'_>) -> Result<(), S3Error> {
+    look.await.map_err(|cause| {
+        tracing::warn!(cause, "a request was given up");
+        S3Error::new(Code::ServiceUnavailable, "Users and keys cannot be read now; nothing was done.")
+    })
 }
 
 /// A signed request has an identity, an unsigned one has none.

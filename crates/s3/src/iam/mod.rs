@@ -33,7 +33,7 @@ use self::action::Action;
 pub use self::action::names as actions;
 use crate::access::context::Circumstances;
 use crate::error::{Code, S3Error};
-use crate::identities::{Identities, OrderError};
+use crate::identities::{Identities, OrderError, caught_up};
 use crate::query_api::{self, Service};
 use crate::reply::Reply;
 use crate::route::query::Query;
@@ -56,7 +56,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         return Err(S3Error::new(Code::InvalidAction, format!("Could not find operation {name}")));
     };
     // Another process may have carried out what this request is about.
-    call.identities.catch_up().await.map_err(|cause| S3Error::internal(&cause))?;
+    caught_up(call.identities.catch_up()).await?;
     let work = Work { call, action, registry: call.identities.registry() };
     for resource in work.resources()? {
         work.require(&resource)?;

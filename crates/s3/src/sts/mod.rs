@@ -28,7 +28,7 @@ pub use self::key_set::{KeySet, KeySource, PROVIDER_KEYS_MAX, Waited};
 pub use self::provider_error::ProviderError;
 pub use self::web_identity::Provider;
 use crate::error::{Code, S3Error};
-use crate::identities::{Identities, NewSession};
+use crate::identities::{Identities, NewSession, caught_up};
 use crate::query_api::{invalid, required};
 use crate::reply::Reply;
 use crate::route::query::Query;
@@ -94,7 +94,7 @@ impl Service<'_> {
     pub(crate) async fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
         if form.get("Action").is_some_and(|action| action.starts_with("AssumeRole")) {
             // Another process may have made the role.
-            self.identities.catch_up().await.map_err(|cause| S3Error::internal(&cause))?;
+            caught_up(self.identities.catch_up()).await?;
         }
         match (form.get("Action"), identity) {
             (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form).await,
