@@ -92,7 +92,6 @@ impl Volume {
     /// Of a session that is gone, and never comes back (F2 of `session_state`).
     async fn forget_known_identities(&self, session: Ino) -> Result<(), Error> {
         let mut draft = Draft::default();
-        draft.assert_absent(key::session(session));
         draft.delete(key::known_identities(session));
         match self.commit_later(draft).await {
             Ok(_) | Err(Refused::Conflict) => Ok(()),
