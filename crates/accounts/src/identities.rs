@@ -73,8 +73,6 @@ pub struct Identities {
     turn: tokio::sync::Mutex<()>,
     /// Since when keys that are not known were looked for in the rows, and how often.
     looks: parking_lot::Mutex<(Duration, u32)>,
-    /// Other processes change identities too, and wait for this one to know.
-    is_followed: bool,
     /// Of the monotonic clock: at that moment, or later, the state was the newest.
     confirmed_ms: AtomicU64,
     /// Held from a read of the rows until it is the state: an older one never replaces a newer one.
@@ -127,7 +125,6 @@ impl Identities {
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
             looks: parking_lot::Mutex::default(),
-            is_followed: false,
             confirmed_ms: AtomicU64::new(0),
             reading: tokio::sync::Mutex::new(()),
         };
@@ -143,8 +140,7 @@ impl Identities {
         keys: Option<&RootKeys>,
     ) -> Result<Identities, AccountsError> {
         volume.announce_identities().await.map_err(AccountsError::Volume)?;
-        let identities = Identities::open(env, data, volume, keys).await?;
-        Ok(Identities { is_followed: volume.engine().is_shared(), ..identities })
+        Identities::open(env, data, volume, keys).await
     }
 
     /// Reads all stored identities again and replaces the cache.
@@ -178,12 +174,17 @@ impl Identities {
 
     /// Reads them again if they have changed: a request about users shows what another process has answered before.
     async fn read_again(&self) -> Result<(), Error> {
+        if self.is_behind().await? { self.refresh().await } else { Ok(()) }
+    }
+
+    /// Whether another process has changed them since they were read.
+    async fn is_behind(&self) -> Result<bool, Error> {
         let began = self.env.clock.monotonic();
-        if self.volume.identities_generation().await? == self.state.load().generation {
+        let is_newest = self.volume.identities_generation().await? == self.state.load().generation;
+        if is_newest {
             self.confirmed(began);
-            return Ok(());
         }
-        self.refresh().await
+        Ok(!is_newest)
     }
 
     /// What is decided by here was the newest at some moment since then.
@@ -197,14 +198,16 @@ impl Identities {
         let mut told = None;
         loop {
             let changed = self.volume.identities_changed();
-            match tokio::time::timeout(ANSWER_TIME_MAX, self.read_again()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "users and keys cannot be read again; trying again");
-                    tokio::time::sleep(PAUSE_UNREAD).await;
-                    continue;
-                }
-                Err(_) => continue,
+            let Ok(looked) = tokio::time::timeout(ANSWER_TIME_MAX, self.is_behind()).await else { continue };
+            // To read all of them may take longer than a look.
+            let read = match looked {
+                Ok(true) => self.refresh().await,
+                looked => looked.map(|_| ()),
+            };
+            if let Err(error) = read {
+                tracing::warn!(%error, "users and keys cannot be read again; trying again");
+                tokio::time::sleep(PAUSE_UNREAD).await;
+                continue;
             }
             let now = (self.volume.session(), self.state.load().generation);
             if told != Some(now) {
@@ -313,7 +316,7 @@ impl Asked for Identities {
 
     fn is_old(&self) -> bool {
         let confirmed = Duration::from_millis(self.confirmed_ms.load(Ordering::Relaxed));
-        self.is_followed && self.env.clock.monotonic().saturating_sub(confirmed) > CONFIRMED_FOR
+        self.volume.engine().is_shared() && self.env.clock.monotonic().saturating_sub(confirmed) > CONFIRMED_FOR
     }
 
     fn catch_up(&self) -> CaughtUp<'_> {

@@ -234,11 +234,9 @@ impl Lane {
         let is_over = |connection: &Connection| connection.client.is_closed() || trust.is_over(connection.losses);
         if self.open.as_ref().is_none_or(|open| is_over(&open.connection)) {
             let connection = self.server.connect().await?;
-            let (commit, commit_one) = {
-                let client = &connection.client;
-                let both = async { Ok((client.prepare(COMMIT).await?, client.prepare(COMMIT_ONE).await?)) };
-                both.await.map_err(|error: Error| unavailable(&error))?
-            };
+            let client = &connection.client;
+            let prepared = tokio::try_join!(client.prepare(COMMIT), client.prepare(COMMIT_ONE));
+            let (commit, commit_one) = prepared.map_err(|error| unavailable(&error))?;
             self.open = Some(Open { connection, commit, commit_one });
         }
         Ok(())

@@ -62,29 +62,30 @@ impl Volume {
         let own = self.sessions.number().ok();
         let mut seen = Seen::default();
         let found = self.read_now(&mut seen, |seen| {
+            let mut told = Vec::new();
+            self.scan(&key::all_known_identities(), seen, |row| {
+                let generation = KnownIdentitiesRecord::decode(row.value).map(|known| known.generation);
+                told.push((key::parse_session(row.key)?, generation.unwrap_or(0)));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            // Behind that: a session of such a row that is not found now had begun, and is gone.
             let mut live = HashSet::new();
             self.scan(&key::sessions(), seen, |row| {
                 live.insert(key::parse_session(row.key)?);
                 Ok(ControlFlow::Continue(()))
             })?;
-            let (mut behind, mut left) = (Vec::new(), Vec::new());
-            self.scan(&key::all_known_identities(), seen, |row| {
-                let session = key::parse_session(row.key)?;
-                let knows = |known: KnownIdentitiesRecord| known.generation >= generation;
-                if !live.contains(&session) {
-                    left.push(session);
-                } else if Some(session) != own && !KnownIdentitiesRecord::decode(row.value).is_ok_and(knows) {
-                    behind.push(session.0);
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok((behind, left))
+            Ok((told, live))
         });
         let found = found.await;
         self.settle(seen.cursor).await?;
-        let (behind, left) = found?;
-        for session in left {
-            self.forget_known_identities(session).await?;
+        let (told, live) = found?;
+        let mut behind = Vec::new();
+        for (session, known) in told {
+            if !live.contains(&session) {
+                self.forget_known_identities(session).await?;
+            } else if Some(session) != own && known < generation {
+                behind.push(session.0);
+            }
         }
         Ok(behind)
     }
