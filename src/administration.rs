@@ -63,6 +63,8 @@ pub enum NotDone {
     Absent(String),
     /// Something is in the way: the name is taken, or what is to go is in use.
     Clash(String),
+    /// The metadata did not answer in time; the same wish may be done later.
+    Unanswered(String),
     Failed(String),
     /// This process does not have it (D5).
     Elsewhere(String),
@@ -73,6 +75,7 @@ impl NotDone {
         let (NotDone::BadWish(text)
         | NotDone::Absent(text)
         | NotDone::Clash(text)
+        | NotDone::Unanswered(text)
         | NotDone::Failed(text)
         | NotDone::Elsewhere(text)) = self;
         text
@@ -85,6 +88,7 @@ impl From<NotOrdered> for NotDone {
             NotOrdered::Absent(text) => NotDone::Absent(text),
             NotOrdered::Clash(text) => NotDone::Clash(text),
             NotOrdered::Wrong(text) => NotDone::BadWish(text),
+            NotOrdered::Unanswered(text) => NotDone::Unanswered(text),
             NotOrdered::Failed(text) => NotDone::Failed(text),
         }
     }
@@ -96,6 +100,7 @@ impl From<margay_volume::Error> for NotDone {
         let text = error.to_string();
         match error {
             margay_volume::Error::NoSuchBucket | margay_volume::Error::NoSuchKey => NotDone::Absent(text),
+            error if error.is_unanswered() => NotDone::Unanswered(text),
             _ => NotDone::Failed(text),
         }
     }
@@ -232,6 +237,7 @@ async fn run(
         // Other than a path that is not known.
         Err(NotDone::Absent(error)) => answer::json(StatusCode::NOT_FOUND, &json!({ "error": error, "absent": true })),
         Err(NotDone::Clash(error)) => refuse(StatusCode::CONFLICT, &error),
+        Err(NotDone::Unanswered(error)) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error),
         Err(NotDone::Failed(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error),
         Err(NotDone::Elsewhere(error)) => refuse(StatusCode::NOT_IMPLEMENTED, &error),
     };

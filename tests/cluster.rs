@@ -90,6 +90,9 @@ fn without_postgresql_nothing_is_answered_and_after_it_all_that_was_is_there() {
     world.postgres.kill();
     let error = world.get(&two, "before").unwrap_err();
     assert!(!error.is_not_found(), "{error}");
+    // Whoever asks is told that it may be asked again.
+    let answer = server::asked(&world.data("one"), "POST /identities", r#"{"order":"create-user","name":"ann"}"#);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("cannot be stored"), "{answer}");
     // A load balancer should leave them alone; whoever restarts what is not healthy should not.
     wait_until("two is ready without PostgreSQL", || health(&two, &["--ready"]) == Some(1));
     assert_eq!(health(&two, &[]), Some(0));

@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import memory as functions_of_memory  # noqa: E402
 import sign  # noqa: E402
+from ports import free_port  # noqa: E402
 
 ARCH = platform.machine()
 DEB = {"x86_64": "amd64", "aarch64": "arm64"}[ARCH]
@@ -69,12 +70,6 @@ def needs(*programs):
     for program in programs:
         if not shutil.which(program):
             raise Skipped(f"{program} is missing")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_until(what, holds):

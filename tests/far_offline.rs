@@ -24,9 +24,9 @@ use tokio::runtime::Runtime;
 mod fuse;
 mod server;
 
+use server::Server;
 use server::far::{Far, World};
 use server::proxy::Proxy;
-use server::{Server, margay};
 
 /// What must happen by itself happens within this time.
 const SOON: Duration = Duration::from_secs(120);
@@ -35,6 +35,18 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < SOON, "{what}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// As `until`; a mount that has not sent everything tells why.
+fn until_sent(world: &World, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() >= SOON {
+            let (status, keys, log) = (status(world, "cache"), world.keys("sub/"), log(world));
+            panic!("not everything is sent by itself\n{status:#}\nthe bucket has:\n{keys}\nthe log:\n{log}");
+        }
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -84,10 +96,7 @@ impl World {
     /// It is there again, at the same address.
     fn start_server(&mut self) {
         let (data, endpoint) = (self.server.data.clone(), self.server.endpoint.clone());
-        let mut command = margay();
-        command.args(["serve", "--address", endpoint.strip_prefix("http://").unwrap(), "--admin-address", "off"]);
-        command.arg("--data").arg(&data).stderr(Stdio::null());
-        self.server = Server::started(command, &data);
+        self.server = Server::at(endpoint.strip_prefix("http://").unwrap(), &data, &[]);
     }
 }
 
@@ -137,7 +146,7 @@ fn a_mount_begins_without_its_bucket_and_sends_when_that_is_back() {
     assert!(reader.join().unwrap().is_err(), "its bytes are nowhere");
 
     world.start_server();
-    until("everything is sent by itself", || {
+    until_sent(&world, || {
         let keys = world.keys("sub/d/") + &world.keys("sub/d/made/");
         ["new", "moved", "made/file"].iter().all(|name| keys.contains(&format!("sub/d/{name}")))
             && !keys.contains("sub/d/c")
@@ -173,7 +182,7 @@ fn what_a_killed_mount_left_is_sent_by_one_that_began_at_a_silent_bucket() {
     fs::write(far.path.join("d/later"), "later").unwrap();
     assert_eq!(status(&world, "cache")["connection"]["answers"], false);
     world.server.signal(Signal::CONT);
-    until("everything is sent by itself", || {
+    until_sent(&world, || {
         let keys = world.keys("sub/d/");
         keys.contains("sub/d/later") && keys.contains("sub/d/late\n")
     });

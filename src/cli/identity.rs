@@ -359,7 +359,10 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
 fn not_ordered(error: NotOrdered) -> Failure {
     match error {
         NotOrdered::Wrong(text) => Failure::usage(text),
-        NotOrdered::Absent(text) | NotOrdered::Clash(text) | NotOrdered::Failed(text) => Failure::failed(text),
+        NotOrdered::Absent(text)
+        | NotOrdered::Clash(text)
+        | NotOrdered::Unanswered(text)
+        | NotOrdered::Failed(text) => Failure::failed(text),
     }
 }
 

@@ -38,7 +38,7 @@ trap 'exit 130' INT TERM
 
 # --- server -----------------------------------------------------------------------------------------------------
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+free_port() { python3 "$here/../ports.py"; }
 
 # start_server NAME SCHEME [ARGUMENT...]: sets server_pid, HOST, ENDPOINT and the domain WEBSITE; its data and log are in $work/NAME.
 start_server() {

@@ -27,7 +27,7 @@ if ! { mkfs.ext4 -q -m 0 "$work/image" && mount -o loop "$work/image" "$work/dis
     exit 0
 fi
 rmdir "$work/disk/lost+found"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(python3 "$here/../ports.py")
 export MARGAY_ACCESS_KEY=FULLFULLFULLFULLFULL MARGAY_SECRET_KEY=full/secret+full/secret+full/secret+full
 "$margay" serve --data "$work/disk" --address "127.0.0.1:$port" --admin-address off \
     --set limits.reserve_bytes=64MiB --set limits.pack_bytes_max=32MiB \

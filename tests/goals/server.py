@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import shutil
 import socket
 import subprocess
@@ -21,6 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import sign  # noqa: E402
+from ports import free_port  # noqa: E402
 
 BINARY = os.environ.get("MARGAY_BIN") or str(
     pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "margay"
@@ -47,20 +47,6 @@ def goal(text, reached):
 
 def finish():
     sys.exit(4 if MISSED else 0)
-
-
-def free_port():
-    """Not one of those that connections get: a connection of somebody may have it when the server listens."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as told:
-        behind = int(told.read().split()[0])
-    while True:
-        port = random.randrange(min(10_000, behind - 1000), behind)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def evict(folder):

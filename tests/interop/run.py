@@ -14,7 +14,6 @@ import os
 import pathlib
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,9 @@ import time
 import differences
 import programs
 import sample
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ALL = {
@@ -36,9 +38,7 @@ class World:
 
     def __init__(self, binary):
         self.binary, self.folder = binary, tempfile.mkdtemp(prefix="margay-interop.", dir="/var/tmp")
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self.endpoint, self.keys = f"http://127.0.0.1:{self.port}", ("INTEROPINTEROPINTERO", secrets.token_hex(20))
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("MARGAY_", "AWS_"))}
         self.variables = plain | {

@@ -26,7 +26,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +35,7 @@ import urllib.request
 import churn_full
 import churn_worker
 from churn_worker import S3, Worker, Wrong
+from ports import free_port
 
 # Small, so that segments end, logs are folded and reclaim moves and removes something within seconds.
 SMALL = ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"]
@@ -159,12 +159,6 @@ class Server:
         done = subprocess.run([self.args.binary, "fsck", "--data", self.data], capture_output=True, text=True)
         if done.returncode != 0:
             raise Wrong(f"fsck ends with {done.returncode}: {done.stdout[-3000:]}{done.stderr[-1000:]}")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def work(kind, number, options, state_file, until, may_end, checked):

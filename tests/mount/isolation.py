@@ -25,6 +25,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import free_port  # noqa: E402
+
 MARGAY = os.environ["MARGAY_BIN"]
 NOBODY = pwd.getpwnam("nobody")
 GOLD = b"gold of the vault"
@@ -94,12 +97,6 @@ def read(path):
 def write(path, content):
     with open(path, "wb") as file:
         file.write(content)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class World:

@@ -20,7 +20,7 @@ margay=/usr/bin/margay
 photos=/mnt/photos
 server=
 export MARGAY_ACCESS_KEY=OPTIONSOPTIONS MARGAY_SECRET_KEY=options/secret+options/secret
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(python3 "$here/../ports.py")
 
 evidence() { echo "evidence: mount options: $*"; }
 fail() { echo "FAILED: $*"; tail -n 20 "$work/server.log"; exit 1; }

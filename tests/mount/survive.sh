@@ -18,7 +18,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 export MARGAY_ACCESS_KEY=SURVIVESURVIVE MARGAY_SECRET_KEY=survive/secret+survive/secret
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(python3 "$here/../ports.py")
 mkdir "$mount"
 
 ask() { python3 "$here/survive.py" "$@"; }

@@ -8,7 +8,6 @@ import fcntl
 import os
 import pathlib
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,9 @@ import time
 import results
 import suites
 import world
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port  # noqa: E402
 
 # Open files of one process: cases open as many as they may, and some machines allow a million.
 OPEN_FILES = 4096
@@ -32,12 +34,6 @@ def next_case(queue):
         file.truncate()
         file.write("".join(f"{line}\n" for line in lines[:-1]))
         return lines[-1]
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def reap(*programs):

@@ -39,7 +39,7 @@ trap 'exit 130' INT TERM
 
 # --- servers and their users ------------------------------------------------------------------------------------
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+free_port() { python3 "$here/../ports.py"; }
 
 # The cases of AssumeRoleWithWebIdentity name this port and path themselves, so of several runs at once one has them.
 provider_port=8080 issuer=http://localhost:8080/auth/realms/demo

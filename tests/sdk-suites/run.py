@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -29,6 +28,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "s3-tests"))
 from compare import read_known  # noqa: E402
+
+sys.path.insert(0, str(HERE.parent))
+from ports import free_port  # noqa: E402
 
 ACCESS, SECRET = "SDKSUITESSDKSUITES00", "sdk-suites-secret-sdk-suites-secret-0000"
 # A suite that hangs is ended after so many seconds, and its cases that did not run fail.
@@ -93,9 +95,7 @@ class Server:
         (work / "data").mkdir()
         # The second key is that of SSE-KMS.
         (work / "data/encryption-keys").write_text(f"{'01' * 32}\nsdk-suites-key {'02' * 32}\n")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.host = "127.0.0.1:%d" % free.getsockname()[1]
+        self.host = f"127.0.0.1:{free_port()}"
         self.authority, self.log = work / "ca.pem", work / "server.log"
         settings = {name: value for name, value in os.environ.items() if not name.startswith("MARGAY_")}
         settings |= {"MARGAY_ACCESS_KEY": ACCESS, "MARGAY_SECRET_KEY": SECRET}

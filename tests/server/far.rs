@@ -49,7 +49,7 @@ pub(crate) fn upstream_of(server: &Server) -> Upstream {
 impl World {
     pub(crate) fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(&folder.path().join("data"));
+        let server = Server::start_to_stop(&folder.path().join("data"));
         server.client(&["mb", "s3://bucket"]);
         World { server, folder }
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 pub(crate) mod far;
+pub(crate) mod ports;
 pub(crate) mod proxy;
 
 use std::fs;
@@ -64,8 +65,18 @@ impl Server {
     }
 
     pub(crate) fn start_with(data: &Path, more: &[&str]) -> Server {
+        Server::at("127.0.0.1:0", data, more)
+    }
+
+    /// On a port that it finds free again when it is started again.
+    pub(crate) fn start_to_stop(data: &Path) -> Server {
+        Server::at(&format!("127.0.0.1:{}", ports::free_port()), data, &[])
+    }
+
+    /// On this address.
+    pub(crate) fn at(address: &str, data: &Path, more: &[&str]) -> Server {
         let mut command = margay();
-        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--data"]);
+        command.args(["serve", "--address", address, "--admin-address", "127.0.0.1:0", "--data"]);
         command.arg(data).args(more).stderr(Stdio::null());
         Server::started(command, data)
     }
@@ -137,14 +148,22 @@ pub(crate) fn body(folder: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
-/// The sum of a metric over its labels, as the control socket shows it.
-pub(crate) fn metric(data: &Path, name: &str) -> u64 {
+/// The whole answer of the control socket to a request, such as `GET /metrics`.
+pub(crate) fn asked(data: &Path, request: &str, body: &str) -> String {
     let mut socket = UnixStream::connect(data.join("control")).unwrap();
     // A test of a server whose threads all wait ends.
     socket.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: margay\r\nconnection: close\r\n\r\n").unwrap();
-    let mut page = String::new();
-    socket.read_to_string(&mut page).unwrap();
+    let length = body.len();
+    let head = format!("{request} HTTP/1.1\r\nhost: margay\r\ncontent-length: {length}\r\nconnection: close");
+    socket.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The sum of a metric over its labels, as the control socket shows it.
+pub(crate) fn metric(data: &Path, name: &str) -> u64 {
+    let page = asked(data, "GET /metrics", "");
     let values: Vec<u64> = page
         .lines()
         .filter(|line| line.split(['{', ' ']).next() == Some(name))

@@ -16,12 +16,14 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port  # noqa: E402
 
 SIZE = 300_000
 BUCKET = "kept"
@@ -36,9 +38,7 @@ class Server:
     def __init__(self, binary, data, mount, settings):
         self.binary, self.data, self.mount = binary, data, mount
         mount.mkdir(exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         command = [binary, "serve", "--data", data, "--address", address, "--admin-address", "off", "--mount", f"{BUCKET}={mount}"]
         for setting in settings:
             command += ["--set", setting]

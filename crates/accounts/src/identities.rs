@@ -253,7 +253,7 @@ impl Identities {
 
     /// The change; requests here are decided by the generation that it returns.
     async fn store(&self, order: Order) -> Result<u64, OrderError> {
-        let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
+        let failed = |error| not_done("the change cannot be stored", error);
         let _turn = self.turn.lock().await;
         for tries in 1..=TRIES_MAX {
             // Else an order could be refused for what another process has changed already.
@@ -264,7 +264,11 @@ impl Identities {
             self.check_unused(&state.registry, &changes).await?;
             let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
             match self.volume.change_identities(state.generation, &rows).await {
-                Ok(generation) => return self.refresh().await.map(|()| generation).map_err(failed),
+                Ok(generation) => {
+                    let read = self.refresh().await;
+                    let made = |error| not_done("the change was made, and users cannot be read again", error);
+                    return read.map(|()| generation).map_err(made);
+                }
                 Err(Error::PreconditionFailed) => {
                     let longest = u64::from(tries) * PAUSE_BESIDE_OTHERS_MS;
                     tokio::time::sleep(Duration::from_millis(self.env.random.next_u64() % longest)).await;
@@ -277,7 +281,7 @@ impl Identities {
 
     /// An account that owns buckets cannot be removed.
     async fn check_unused(&self, registry: &Registry, changes: &[Change]) -> Result<(), OrderError> {
-        let failed = |error: Error| OrderError::Failed(format!("the buckets cannot be listed: {error}"));
+        let failed = |error| not_done("the buckets cannot be listed", error);
         let Some(account) = changes.iter().find_map(|change| match change {
             Change::Remove(Kind::Account, id) => registry.accounts.get(id),
             _ => None,
@@ -297,6 +301,11 @@ impl Identities {
             }
         }
     }
+}
+
+fn not_done(what: &str, error: Error) -> OrderError {
+    let text = format!("{what}: {error}");
+    if error.is_unanswered() { OrderError::Unanswered(text) } else { OrderError::Failed(text) }
 }
 
 fn row(change: &Change) -> IdentityChange {

@@ -82,6 +82,8 @@ impl std::fmt::Debug for NewKey {
 #[derive(Debug)]
 pub enum OrderError {
     Refused(ChangeError),
+    /// The rows did not answer in time, and the caller may try again; one line that says whether it may be done.
+    Unanswered(String),
     /// It could not be stored, or this server stores no identities; one line for the log.
     Failed(String),
 }

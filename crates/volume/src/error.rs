@@ -10,6 +10,14 @@ use margay_segment::SegmentError;
 use crate::api::Error;
 use crate::encryption::EncryptionError;
 
+impl Error {
+    /// Whether somebody who was needed gave no answer in time: the same call may succeed later. Of a change it says whether it was made,
+    /// or that nobody knows.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Error::Unavailable(_) | Error::StoreUnavailable(_) | Error::OutcomeUnknown)
+    }
+}
+
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Error {
         match error {

@@ -146,6 +146,9 @@ pub enum NotOrdered {
     /// It makes no sense.
     #[error("{0}")]
     Wrong(String),
+    /// The rows did not answer in time.
+    #[error("{0}")]
+    Unanswered(String),
     /// It could not be stored.
     #[error("{0}")]
     Failed(String),
@@ -168,6 +171,7 @@ impl From<OrderError> for NotOrdered {
     fn from(error: OrderError) -> NotOrdered {
         match error {
             OrderError::Refused(error) => error.into(),
+            OrderError::Unanswered(error) => NotOrdered::Unanswered(error),
             OrderError::Failed(error) => NotOrdered::Failed(error),
         }
     }

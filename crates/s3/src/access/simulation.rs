@@ -92,7 +92,7 @@ impl<'s> Simulation<'s> {
             return Ok(None);
         }
         let refused = OrderError::Refused;
-        self.access.identities.catch_up().await.map_err(OrderError::Failed)?;
+        self.access.identities.catch_up().await.map_err(OrderError::Unanswered)?;
         let registry = self.access.identities.registry();
         if who == "root" {
             return Ok(Some(Arc::new(Identity::root(Arc::clone(&self.access.root)))));

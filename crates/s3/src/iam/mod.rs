@@ -150,6 +150,10 @@ impl Work<'_> {
                 Ok(())
             }
             Err(OrderError::Refused(error)) => Err(error.into()),
+            Err(OrderError::Unanswered(cause)) => {
+                tracing::warn!(cause, "a change of users was given up");
+                Err(S3Error::new(Code::ServiceUnavailable, format!("Users cannot be changed now: {cause}.")))
+            }
             Err(OrderError::Failed(cause)) => Err(S3Error::internal(&cause)),
         }
     }

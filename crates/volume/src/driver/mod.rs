@@ -442,15 +442,6 @@ fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
 
 /// Whether an error does not depend on rows, so that reading them again is useless.
 fn is_fault(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Full
-            | Error::ReadOnly(_)
-            | Error::Io(_)
-            | Error::Fenced
-            | Error::LeaseLost
-            | Error::Unavailable(_)
-            | Error::StoreUnavailable(_)
-            | Error::OutcomeUnknown
-    )
+    let is_own = matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Fenced | Error::LeaseLost);
+    is_own || error.is_unanswered()
 }
