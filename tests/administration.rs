@@ -292,6 +292,11 @@ fn what_somebody_may_do_is_said_as_it_is_decided() {
         let told = may(&[who, action, resource]);
         assert!(told.starts_with(wanted), "{who} {action} {resource}: {told}");
     }
+    for who in ["ann", "root"] {
+        assert!(
+            root.ends(2, &["policy", "may", who, "s3:GetObjet", object]).contains("s3:GetObjet is no action of S3")
+        );
+    }
     assert!(root.ends(1, &["policy", "may", "nobody", "s3:GetObject", object]).contains("nobody"));
     root.ends(0, &["user", "disable", "ann"]);
     assert!(root.ends(1, &["policy", "may", "ann", "s3:GetObject", object]).contains("disabled"));

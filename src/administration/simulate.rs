@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use margay_accounts::identities::NotOrdered;
 use margay_s3::identities::Identities;
-use margay_s3::simulation::{Given, QUESTIONS_MAX, Question, Simulation, shown};
+use margay_s3::simulation::{Given, QUESTIONS_MAX, Question, Simulation, is_asked, shown};
 use serde_json::{Value, json};
 
 use super::{NotDone, WorkAnswer, bad_wish};
@@ -32,6 +32,11 @@ pub(super) async fn answer(server: &Arc<Server>, wish: Value) -> Result<WorkAnsw
     let secure = wish["secure"].as_bool().unwrap_or(server.tls.is_some());
     let given = Given { peer, secure, prefix: wish["prefix"].as_str().map(str::to_owned) };
     let (questions, simulation) = (questions(&wish["questions"]).map_err(bad_wish)?, server.simulation());
+    if let Some(Question { action, .. }) = questions.iter().find(|question| !is_asked(&question.action)) {
+        return Err(bad_wish(format!(
+            "{action} is no action of S3; they are named as in policies, such as s3:GetObject"
+        )));
+    }
     let identity = simulation.identity(who).await.map_err(NotOrdered::from)?;
     let mut verdicts = Vec::with_capacity(questions.len());
     for question in &questions {

@@ -193,6 +193,12 @@ impl<'s> Simulation<'s> {
     }
 }
 
+/// Whether a question about it makes sense: what looks like an action of S3 is one.
+pub fn is_asked(action: &str) -> bool {
+    let is_s3 = action.split(':').next().is_some_and(|service| service.eq_ignore_ascii_case("s3"));
+    !is_s3 || margay_iam::is_action(action)
+}
+
 /// The kind of a caller, and its name.
 fn named(who: &str) -> (&'static str, Named) {
     let of_arn = who.strip_prefix("arn:aws:iam::").and_then(|rest| rest.split_once(':'));
