@@ -29,7 +29,7 @@ use margay_s3::auth::{Credential, Secret};
 use margay_s3::identities::{
     AccountName, CaughtUp, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
 };
-use margay_volume::{Error, IdentityChange, KeyFile, Volume};
+use margay_volume::{BehindSession, Error, IdentityChange, KeyFile, Volume};
 
 pub use self::orders::{NotOrdered, Wanted, WantedUser};
 pub use self::seal::{FILE as KEY_FILE, SealKey};
@@ -230,8 +230,8 @@ impl Identities {
         let mut behind = Ok(Vec::new());
         if tokio::time::timeout(KNOWN_TIME_MAX, self.is_known(generation, &mut behind)).await.is_err() {
             match behind {
-                Ok(sessions) => tracing::warn!(
-                    ?sessions,
+                Ok(behind) => tracing::warn!(
+                    servers = behind.into_iter().map(|one| one.process).collect::<Vec<_>>().join(", "),
                     "a change of users was answered although these servers have not said that they know it; they look before they answer"
                 ),
                 Err(error) => tracing::warn!(%error, "whether other servers know a change of users cannot be read"),
@@ -241,7 +241,7 @@ impl Identities {
     }
 
     /// Resolves when all other processes decide by this generation (W5); `behind` has those that do not.
-    async fn is_known(&self, generation: u64, behind: &mut Result<Vec<u64>, Error>) {
+    async fn is_known(&self, generation: u64, behind: &mut Result<Vec<BehindSession>, Error>) {
         loop {
             *behind = self.volume.behind_identities(generation).await;
             if behind.as_ref().is_ok_and(Vec::is_empty) {

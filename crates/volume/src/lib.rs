@@ -79,7 +79,7 @@ pub use object::{ObjectPlaces, ObjectSegment, object_places};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
-pub use sessions::{Lease, MountHolder};
+pub use sessions::{BehindSession, Lease, MountHolder};
 pub use stores::{Absences, Copies, Evict, Peers, Processes, StorePlace, store_identity, store_place};
 pub use stores::{
     KnownSegment, KnownStore, add_pool, change_copies, forget_segment, is_named, is_referenced, known_stores,

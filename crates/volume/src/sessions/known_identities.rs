@@ -9,17 +9,25 @@
 //!             N4 an engine that is not shared has no such rows, and no cost.
 //! Not here:   what identities mean, and how long a change waits (margay-accounts).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use margay_rows::record::KnownIdentitiesRecord;
+use margay_rows::record::{KnownIdentitiesRecord, SessionRecord};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::{Draft, Seen};
 use crate::error::Refused;
 use crate::open::Volume;
+
+/// A process that does not decide by a generation yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BehindSession {
+    pub session: u64,
+    /// Its host and process id; empty: its row is not understood.
+    pub process: String,
+}
 
 impl Volume {
     /// From now on changes of other processes wait until this one knows them (N1). Call it before identities are read.
@@ -55,7 +63,7 @@ impl Volume {
     }
 
     /// Sessions of other processes that do not decide by this generation yet, or whose row is not understood.
-    pub async fn behind_identities(&self, generation: u64) -> Result<Vec<u64>, Error> {
+    pub async fn behind_identities(&self, generation: u64) -> Result<Vec<BehindSession>, Error> {
         if !self.engine.is_shared() {
             return Ok(Vec::new());
         }
@@ -69,22 +77,25 @@ impl Volume {
                 Ok(ControlFlow::Continue(()))
             })?;
             // Behind that: a session of such a row that is not found now had begun, and is gone.
-            let mut live = HashSet::new();
+            let mut live = HashMap::new();
             self.scan(&key::sessions(), seen, |row| {
-                live.insert(key::parse_session(row.key)?);
+                let process = SessionRecord::decode(row.value).map(|one| format!("{} (pid {})", one.host, one.pid));
+                live.insert(key::parse_session(row.key)?, process.unwrap_or_default());
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok((told, live))
         });
         let found = found.await;
         self.settle(seen.cursor).await?;
-        let (told, live) = found?;
+        let (told, mut live) = found?;
         let mut behind = Vec::new();
         for (session, known) in told {
-            if !live.contains(&session) {
-                self.forget_known_identities(session).await?;
-            } else if Some(session) != own && known < generation {
-                behind.push(session.0);
+            match live.remove(&session) {
+                None => self.forget_known_identities(session).await?,
+                Some(process) if Some(session) != own && known < generation => {
+                    behind.push(BehindSession { session: session.0, process });
+                }
+                Some(_) => {}
             }
         }
         Ok(behind)

@@ -15,6 +15,7 @@ mod lease;
 mod mount_lease;
 mod own;
 
+pub use self::known_identities::BehindSession;
 pub use self::lease::Lease;
 pub use self::mount_lease::MountHolder;
 pub(crate) use self::mount_lease::MountWish;
