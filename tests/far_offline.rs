@@ -213,7 +213,7 @@ fn a_new_cache_and_a_bucket_that_refuses_end_with_an_error() {
     proxy.answer("");
 
     // Who gives the keys is silent.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("127.0.0.1:{}", server::ports::free_port());
     let without_keys = |cache| {
         let mut command = mounting(&world, cache, &proxy.endpoint);
         command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");

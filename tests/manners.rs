@@ -246,8 +246,8 @@ fn where_no_server_runs_every_command_ends_with_3() {
         let line = ends(3, &all);
         assert!(line.contains("no server runs on") && line.contains("margay serve"), "{words:?}: {line}");
     }
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    ends(3, &["client", "--data", text(&data), "--endpoint", &format!("http://{free}"), "ls"]);
+    let free = server::ports::free_port();
+    ends(3, &["client", "--data", text(&data), "--endpoint", &format!("http://127.0.0.1:{free}"), "ls"]);
 }
 
 #[test]

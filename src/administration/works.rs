@@ -47,7 +47,11 @@ async fn blocking<T: Send + 'static, E: From<String> + Send + 'static>(
 /// Of a work on this object.
 fn of_object(bucket: &str, name: &str, error: margay_volume::Error) -> NotDone {
     let text = format!("{bucket}/{name}: {error}");
-    if let NotDone::Absent(_) = NotDone::from(error) { NotDone::Absent(text) } else { NotDone::Failed(text) }
+    match NotDone::from(error) {
+        NotDone::Absent(_) => NotDone::Absent(text),
+        NotDone::Unanswered(_) => NotDone::Unanswered(text),
+        _ => NotDone::Failed(text),
+    }
 }
 
 pub(super) async fn status(server: &Arc<Server>, _: Value) -> Outcome {

@@ -97,7 +97,7 @@ fn a_session_whose_beat_stands_still_is_fenced_and_commits_nothing_until_it_begi
 #[test]
 fn a_change_of_identities_is_known_when_every_session_that_announced_itself_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let [one, other] = pair(folder.path(), 1000, &Options::default());
+    let [one, other] = pair(folder.path(), 1000, &named());
     let change = || {
         let before = wait(one.identities_generation()).unwrap();
         let row = IdentityChange { kind: b'u', name: "ann".to_owned(), content: Some(b"x".to_vec()) };
@@ -147,17 +147,25 @@ fn a_change_of_identities_is_known_when_every_session_that_announced_itself_says
     assert_eq!(rows(), 1);
 }
 
+/// Processes that say where they run.
+fn named() -> Options {
+    Options {
+        session_name: SessionName { host: "here".to_owned(), pid: 7, ..SessionName::default() },
+        ..Options::default()
+    }
+}
+
 /// Each is named by its process.
 fn behind(one: &Volume, generation: u64) -> Vec<u64> {
     let behind = wait(one.behind_identities(generation)).unwrap();
-    assert!(behind.iter().all(|one| one.process == " (pid 0)"), "without a host here: {behind:?}");
+    assert!(behind.iter().all(|one| one.process == "here (pid 7)"), "{behind:?}");
     behind.into_iter().map(|one| one.session).collect()
 }
 
 #[test]
 fn a_start_that_took_too_long_announces_itself_under_a_new_session() {
     let folder = tempfile::tempdir().unwrap();
-    let [one, other] = pair(folder.path(), 1000, &Options::default());
+    let [one, other] = pair(folder.path(), 1000, &named());
     let number = other.session().unwrap();
     fence(&one, &other);
     wait(other.announce_identities()).unwrap();

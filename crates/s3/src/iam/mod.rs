@@ -152,7 +152,7 @@ impl Work<'_> {
             Err(OrderError::Refused(error)) => Err(error.into()),
             Err(OrderError::Unanswered(cause)) => {
                 tracing::warn!(cause, "a change of users was given up");
-                Err(S3Error::new(Code::ServiceUnavailable, format!("Users cannot be changed now: {cause}.")))
+                Err(S3Error::new(Code::ServiceUnavailable, format!("No answer in time: {cause}.")))
             }
             Err(OrderError::Failed(cause)) => Err(S3Error::internal(&cause)),
         }

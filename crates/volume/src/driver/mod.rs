@@ -441,7 +441,7 @@ fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
 }
 
 /// Whether an error does not depend on rows, so that reading them again is useless.
-fn is_fault(error: &Error) -> bool {
+pub(crate) fn is_fault(error: &Error) -> bool {
     let is_own = matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Fenced | Error::LeaseLost);
     is_own || error.is_unanswered()
 }

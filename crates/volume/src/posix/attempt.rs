@@ -14,7 +14,7 @@ use margay_rows::record::Damaged;
 
 use crate::api::Error;
 use crate::draft::{Draft, Seen};
-use crate::driver::TRIES_MAX;
+use crate::driver::{self, TRIES_MAX};
 use crate::error::Refused;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
@@ -137,18 +137,5 @@ impl Mount {
 /// Whether an error does not depend on rows, so that reading them again is useless. Damaged rows are read again: a name
 /// and its inode record are two rows.
 fn is_fault(error: &PosixError) -> bool {
-    matches!(
-        error,
-        PosixError::Failed(
-            Error::Full
-                | Error::ReadOnly(_)
-                | Error::Io(_)
-                | Error::Busy
-                | Error::Fenced
-                | Error::LeaseLost
-                | Error::Unavailable(_)
-                | Error::StoreUnavailable(_)
-                | Error::OutcomeUnknown
-        )
-    )
+    matches!(error, PosixError::Failed(error) if driver::is_fault(error) || matches!(error, Error::Busy))
 }

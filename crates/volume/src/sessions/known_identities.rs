@@ -25,7 +25,7 @@ use crate::open::Volume;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BehindSession {
     pub session: u64,
-    /// Its host and process id; empty: its row is not understood.
+    /// Its host and process id; of a row that is not understood the number of the session.
     pub process: String,
 }
 
@@ -79,8 +79,7 @@ impl Volume {
             // Behind that: a session of such a row that is not found now had begun, and is gone.
             let mut live = HashMap::new();
             self.scan(&key::sessions(), seen, |row| {
-                let process = SessionRecord::decode(row.value).map(|one| format!("{} (pid {})", one.host, one.pid));
-                live.insert(key::parse_session(row.key)?, process.unwrap_or_default());
+                live.insert(key::parse_session(row.key)?, SessionRecord::decode(row.value).ok());
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok((told, live))
@@ -92,7 +91,9 @@ impl Volume {
         for (session, known) in told {
             match live.remove(&session) {
                 None => self.forget_known_identities(session).await?,
-                Some(process) if Some(session) != own && known < generation => {
+                Some(record) if Some(session) != own && known < generation => {
+                    let process = record.map(|one| format!("{} (pid {})", one.host, one.pid));
+                    let process = process.unwrap_or_else(|| format!("session {}", session.0));
                     behind.push(BehindSession { session: session.0, process });
                 }
                 Some(_) => {}
