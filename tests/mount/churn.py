@@ -139,7 +139,10 @@ class Server:
             self.count({"reclaim_" + name + "_total": value for name, value in json.loads(done.stdout).items()})
         return done
 
-    def end(self, how):
+    def unmount(self):
+        subprocess.run(["umount", "-l", self.mount], stderr=subprocess.DEVNULL)
+
+    def end(self, how, is_unmounted=True):
         process, self.process = self.process, None
         if process is None:
             return
@@ -151,7 +154,8 @@ class Server:
         except subprocess.TimeoutExpired:
             process.kill()
             raise Wrong(f"the server does not end: {self.said()}") from None
-        subprocess.run(["umount", "-l", self.mount], stderr=subprocess.DEVNULL)
+        if is_unmounted:
+            self.unmount()
         if how == signal.SIGTERM and code != 0:
             raise Wrong(f"the server ends with {code}: {self.said()}")
 
@@ -230,7 +234,8 @@ class Churn:
             wrong.append(f"the server ended by itself: {self.server.said()}")
         if kill or wrong:
             may_end.set()
-            self.server.end(signal.SIGKILL)
+            # A worker that gets no processor for a moment must find the dead mount, not the empty directory below it.
+            self.server.end(signal.SIGKILL, is_unmounted=False)
         if self.server.disk:
             self.server.disk.rest()
         for one in begun:
@@ -238,6 +243,8 @@ class Churn:
             if one.exitcode != 0:
                 wrong.append(f"a worker ends with {one.exitcode}")
                 one.kill()
+        if kill or wrong:
+            self.server.unmount()
         said = [pickle.loads(file.read_bytes())["wrong"] for file in self.states if file.exists()]
         return wrong + [one for one in said if one]
 
