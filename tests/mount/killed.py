@@ -10,6 +10,7 @@ program stopped. WAY=server|guard|both|user[,...] says who is killed: the server
 server; both at once, which only the next start can mend; a server without root. By default all in turns.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -140,12 +141,17 @@ class Server(World):
     def guard(self):
         tasks = f"/proc/{self.server.pid}/task"
         for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/children") as children:
+            # A thread, or a guard that was killed, may go between two looks at it.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"{tasks}/{task}/children") as children:
                 for child in children.read().split():
-                    with open(f"/proc/{child}/cmdline", "rb") as line:
-                        if line.read().split(b"\0")[0] == GUARD:
-                            return int(child)
+                    if command_of(child) == GUARD:
+                        return int(child)
         return None
+
+
+def command_of(process):
+    with open(f"/proc/{process}/cmdline", "rb") as line:
+        return line.read().split(b"\0")[0]
 
 
 def killed(server, way, choice):
