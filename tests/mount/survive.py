@@ -63,11 +63,12 @@ def rows_kept(database, acknowledged):
     print(len(noted))
 
 
-def victim(folder, kind):
-    """Works until the server is killed; anything but a clear error is a failure."""
+def victim(folder, kind, begun):
+    """Works until the server is killed, from when BEGUN is there; anything but a clear error is a failure."""
     path = os.path.join(folder, "victim-" + kind)
     try:
         write_file(path, bytes(1 << 20))
+        open(begun, "w").close()
         file = os.open(path, os.O_RDWR)
         turn = 0
         while True:

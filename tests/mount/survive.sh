@@ -156,13 +156,15 @@ postgres() {
 killed_server() {
     local kind victims=()
     for kind in write fsync read list create rename; do
-        ask victim "$mount" "$kind" & victims+=($!)
+        ask victim "$mount" "$kind" "$work/begun-$kind" & victims+=($!)
     done
+    # The length of a file says nothing of its fsync, which a busy disk keeps for seconds.
     for kind in write fsync read list create rename; do
-        for _ in $(seq 600); do
-            if [ "$(stat -c %s "$mount/victim-$kind" 2>/dev/null || echo 0)" -ge 1048576 ]; then break; fi
+        for _ in $(seq 1200); do
+            if [ -e "$work/begun-$kind" ]; then break; fi
             sleep 0.1
         done
+        [ -e "$work/begun-$kind" ] || fail "$kind has not begun"
     done
     sleep 1
     kill_server
