@@ -88,11 +88,15 @@ export async function uploads({ page, s3 }) {
   await press(page, 'Close', '.uploads');
 }
 
+// An upload that is still under way some seconds after its first part came: on a busy machine it takes long until it is paused.
+const LONG_PARTS = 12;
+const LONG_BYTES = LONG_PARTS * 8 * 1024 * 1024;
+
 export async function pauseAndResume({ page, s3, cdp }) {
   await go(page, '#/browse/flows/slow%2F', '.rows');
   const folder = mkdtempSync(join(tmpdir(), 'margay-console-'));
   const file = join(folder, 'slow.bin');
-  writeFileSync(file, Buffer.alloc(40 * 1024 * 1024, 'slow'));
+  writeFileSync(file, Buffer.alloc(LONG_BYTES, 'slow'));
   await cdp.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 12 * 1024 * 1024 });
   const [chooser] = await Promise.all([page.waitForFileChooser(), press(page, 'Upload')]);
   await chooser.accept([file]);
@@ -104,11 +108,11 @@ export async function pauseAndResume({ page, s3, cdp }) {
   await page.click('.uploads header button[aria-label="Pause all"]');
   await page.waitForFunction(() => document.querySelector('.uploads li.paused'));
   const before = await parts();
-  check(before >= 1 && before < 5 && (await list(s3, 'flows', 'slow/')).length === 0, 'a paused upload is neither complete nor lost');
+  check(before >= 1 && before < LONG_PARTS && (await list(s3, 'flows', 'slow/')).length === 0, 'a paused upload is neither complete nor lost');
   await cdp.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
   await page.click('.uploads header button[aria-label="Resume all"]');
   await within(async () => (await list(s3, 'flows', 'slow/')).length === 1, 'it goes on');
-  equal(Number((await s3.must('HEAD', '/flows/slow/slow.bin')).headers['content-length']), 40 * 1024 * 1024, 'and is whole');
+  equal(Number((await s3.must('HEAD', '/flows/slow/slow.bin')).headers['content-length']), LONG_BYTES, 'and is whole');
   await press(page, 'Close', '.uploads');
 }
 
@@ -117,7 +121,7 @@ export async function reload({ page, s3, cdp }) {
   await go(page, '#/browse/flows/again%2F', '.rows');
   const folder = mkdtempSync(join(tmpdir(), 'margay-console-'));
   const file = join(folder, 'again.bin');
-  writeFileSync(file, Buffer.alloc(40 * 1024 * 1024, 'again'));
+  writeFileSync(file, Buffer.alloc(LONG_BYTES, 'again'));
   const choose = async () => { const [chooser] = await Promise.all([page.waitForFileChooser(), press(page, 'Upload')]); await chooser.accept([file]); };
   await cdp.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 12 * 1024 * 1024 });
   await choose();
@@ -131,15 +135,16 @@ export async function reload({ page, s3, cdp }) {
   await page.waitForSelector('.rows');
   await cdp.send('Network.emulateNetworkConditions', { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
   const before = await had();
-  check(before.length >= 1 && before.length < 5, `the server has some parts: ${before}`);
+  check(before.length >= 1 && before.length < LONG_PARTS, `the server has some parts: ${before}`);
   const sent = [];
   const note = (request) => { const found = /partNumber%3D(\d+)/.exec(request.url()); if (found && request.method() === 'PUT') sent.push(found[1]); };
   page.on('request', note);
   await choose();
   await within(async () => (await list(s3, 'flows', 'again/')).length === 1, 'the same file goes on after a reload');
   page.off('request', note);
-  check(sent.length === 5 - before.length && !sent.some((part) => before.includes(part)), `only what the server lacked is sent: ${sent} beside ${before}`);
-  equal(Number((await s3.must('HEAD', '/flows/again/again.bin')).headers['content-length']), 40 * 1024 * 1024, 'and it is whole');
+  // A part that was under way at the reload may have come since: then fewer are sent.
+  check(sent.length <= LONG_PARTS - before.length && new Set(sent).size === sent.length && !sent.some((part) => before.includes(part)), `only what the server lacked is sent: ${sent} beside ${before}`);
+  equal(Number((await s3.must('HEAD', '/flows/again/again.bin')).headers['content-length']), LONG_BYTES, 'and it is whole');
   await press(page, 'Close', '.uploads');
 }
 
