@@ -55,7 +55,7 @@ def fill(round_number):
 
 def main():
     assert request("PUT", "/full")[0] == 200
-    first = 0
+    first, limit = 0, 0.0
     for round_number in range(ROUNDS):
         began, kept, waited = time.monotonic(), {}, 0.0
         while True:
@@ -63,13 +63,15 @@ def main():
             part = fill(f"{round_number}-{int(waited * 10)}")
             kept |= {(f"{round_number}-{int(waited * 10)}", number): size for number, size in part.items()}
             stored = sum(kept.values())
-            if stored >= 0.95 * first or time.monotonic() - began > 60 + 30:
+            if stored >= 0.95 * first or time.monotonic() - began > limit:
                 break
             time.sleep(1)
             waited = time.monotonic() - began
-        first = max(first, stored) if round_number == 0 else first
+        if round_number == 0:
+            # Beside 60 s, what filling it takes here: a busy machine needs more than 30 s, all the more beside reclaim.
+            first, limit = stored, 60 + max(30, 2 * (time.monotonic() - began))
         if stored < 0.95 * first:
-            raise SystemExit(f"round {round_number}: only {stored} of {first} bytes fit again after 60 s")
+            raise SystemExit(f"round {round_number}: only {stored} of {first} bytes fit again after {limit:.0f} s")
         sample = random.Random(round_number).sample(sorted(kept), min(50, len(kept)))
         for prefix, number in sample:
             status, body = request("GET", f"/full/{prefix}/{number}")
