@@ -20,7 +20,7 @@ if ! cmp -s "$here/package-lock.json" "$modules/package-lock.json" || [ ! -d "$m
 fi
 work=$(mktemp -d)
 server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf --one-file-system "$work" || true' EXIT
 cp "$here"/*.mjs "$work"
 ln -s "$modules/node_modules" "$work/node_modules"
 export ACCESS_KEY=${ACCESS_KEY:-consoleroot} SECRET_KEY=${SECRET_KEY:-a-secret-of-the-console}
@@ -37,5 +37,5 @@ done
 CONSOLE_URL=$(awk '$1 == "console" { print $2 }' "$work/screen")
 S3_ADDRESS=$(awk '$1 == "S3" { sub("http://", "", $2); print $2 }' "$work/screen")
 export CONSOLE_URL S3_ADDRESS KEYS=${CONSOLE_KEYS:-3000}
-# What its steps upload goes with the folder.
+# What its steps upload goes with the folder. (What is left of the browser may still write there: that is no failure.)
 TMPDIR=$work node "$work/run.mjs"

@@ -24,7 +24,8 @@ port=$(python3 "$here/../ports.py")
 
 evidence() { echo "evidence: mount options: $*"; }
 fail() { echo "FAILED: $*"; tail -n 20 "$work/server.log"; exit 1; }
-clean_up() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true; }
+# Until it is gone: what it still writes would keep its folder from being removed, which ends this with an error.
+clean_up() { [ -z "$server" ] || { kill -9 "$server"; wait "$server"; } 2>/dev/null || true; }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 

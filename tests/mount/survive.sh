@@ -10,7 +10,7 @@ mount=$work/mount
 server= orders=
 clean_up() {
     [ -z "$orders" ] || kill -9 "$orders" 2>/dev/null || true
-    [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
+    [ -z "$server" ] || { kill -9 "$server"; wait "$server"; } 2>/dev/null || true
     umount -l "$mount" 2>/dev/null || true
     umount -l "$work/disk" 2>/dev/null || true
     rm -rf --one-file-system "$work"
