@@ -14,6 +14,9 @@ ENDPOINT = urllib.parse.urlparse(sys.argv[1])
 ROUNDS = int(sys.argv[2])
 ACCESS, SECRET = os.environ["MARGAY_ACCESS_KEY"], os.environ["MARGAY_SECRET_KEY"]
 SIZES = [100, 3_000, 40_000, 300_000, 2_000_000, 9_000_000, 20_000_000]
+# Small objects after a large one was refused, at most: where space comes back meanwhile they would fit for many minutes, and the disk would
+# be full of them, which take more than their bytes.
+SMALL_MAX = 1000
 connection = http.client.HTTPConnection(ENDPOINT.hostname, ENDPOINT.port, timeout=120)
 
 
@@ -37,8 +40,8 @@ def content(seed, size):
 
 def fill(round_number):
     """Puts objects until one is refused; gives the acknowledged ones."""
-    chooser, kept, refused = random.Random(round_number), {}, 0
-    while refused < 3:
+    chooser, kept, refused, small = random.Random(round_number), {}, 0, 0
+    while refused < 3 and small < SMALL_MAX:
         number = len(kept) + refused
         # Ever smaller once the first one was refused: small objects meet the limit of the metadata too.
         size = chooser.choice(SIZES) if refused == 0 else 3_000
@@ -46,6 +49,7 @@ def fill(round_number):
         status, answer = request("PUT", f"/full/{round_number}/{number}", body)
         if status == 200:
             kept[number] = size
+            small += refused > 0
         elif status == 507 and b"<Code>StorageFull</Code>" in answer:
             refused += 1
         else:
