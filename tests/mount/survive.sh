@@ -88,7 +88,10 @@ databases() {
             : >"$work/$mode.begun"
             ask rows "$mount/$mode.db" "$work/$mode.rows" "$mode" & writer=$!
             # On a busy machine it takes long until the first row is there.
-            until [ "$work/$mode.rows" -nt "$work/$mode.begun" ] && [ -s "$work/$mode.rows" ]; do sleep 0.1; done
+            until [ "$work/$mode.rows" -nt "$work/$mode.begun" ] && [ -s "$work/$mode.rows" ]; do
+                kill -0 "$writer" 2>/dev/null || fail "the writer of $mode ended early"
+                sleep 0.1
+            done
             sleep 1.5
             kill_server
             ended "$writer"
