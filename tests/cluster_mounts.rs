@@ -38,7 +38,7 @@ fn read(path: &Path) -> String {
 
 /// As `mount`, of what was given back just now. A server that stood still on a busy machine gives back with its next beat.
 fn mount_given_back(world: &World, server: &str, what: &str, at: &Path, options: &str) {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + server::TIME_MAX;
     while let Err(said) = mount(world, server, what, at, options) {
         assert!(said.contains("is mounted read-write by") && Instant::now() < until, "{said}");
         std::thread::sleep(Duration::from_millis(200));

@@ -6,7 +6,6 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -18,7 +17,7 @@ mod server;
 mod world;
 
 use server::margay;
-use world::{Door, World, body, wait_until};
+use world::{Door, World, body, wait_for_wanted, wait_until};
 
 /// In a segment of its own.
 const LARGE_BYTES: usize = 17 << 20;
@@ -65,8 +64,7 @@ fn two_servers(world: &World) -> (Door, Door) {
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &[]);
     assert_eq!(order(world, &["cluster", "set", "--copies", "2"]).0, Some(0));
-    // The servers look once a second.
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     world.put(&one, "small", &body(1));
     world.put(&one, "large", &large(2));
     stop(world, one);

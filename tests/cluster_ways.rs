@@ -23,7 +23,7 @@ mod world;
 
 use filled::{assert_same, fill_by_mount, filled_volume, rows, shown_by_mount, shown_by_s3};
 use server::{Server, margay};
-use world::{World, body};
+use world::{World, body, wait_for_wanted};
 
 /// A command that ends with this code; its stdout, or its stderr if it failed.
 fn said(code: i32, words: &[&str], world: &World) -> String {
@@ -91,7 +91,7 @@ fn a_volume_of_one_server_moves_into_postgresql_and_nothing_is_missing() {
     let two = world.serve("two", &[]);
     assert_eq!(by_s3, shown_by_s3(&two.server));
     said(0, &["cluster", "set", "--copies", "2"], &world);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     world.put(&two, "new", &body(9));
     assert_eq!(world.get(&one, "new").unwrap().unwrap(), body(9));
     world.put(&one, "new", &body(10));
@@ -226,7 +226,7 @@ fn two_servers(world: &World) -> (world::Door, world::Door) {
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &[]);
     said(0, &["cluster", "set", "--copies", "2"], world);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     for number in 0..6 {
         world.put(&one, &format!("of-one/{number}"), &body(number));
         world.put(&two, &format!("of-two/{number}"), &body(100 + number));

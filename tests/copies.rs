@@ -19,7 +19,7 @@ mod server;
 mod world;
 
 use server::margay;
-use world::{Door, World, body, wait_until};
+use world::{Door, World, body, wait_for_wanted, wait_until};
 
 /// In a segment of its own.
 const LARGE_BYTES: usize = 17 << 20;
@@ -78,8 +78,7 @@ fn a_server_is_lost_with_its_disk_and_nothing_else_is() {
     one.server.client(&["mb", "s3://bucket"]);
     let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
     assert!(cluster(&world, &["set", "--copies", "2"]).unwrap().contains("waits for 2"));
-    // The servers look once a second.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server, &three.server], 2);
     let mut acknowledged = Acknowledged::default();
     for (number, door) in [&one, &two, &three].into_iter().enumerate() {
         for count in 0..10 {
@@ -148,7 +147,7 @@ fn damaged_bytes_are_read_from_a_copy() {
     acknowledged.put(&world, &one, "before", body(1));
     acknowledged.put(&world, &one, "large", large(2));
     cluster(&world, &["set", "--copies", "3", "--write", "2"]).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server], 3);
     acknowledged.put(&world, &one, "after", body(3));
     one.server.signal(Signal::TERM);
     assert_eq!(one.server.code(), Some(0), "{}", world.log());
@@ -180,7 +179,7 @@ fn a_server_that_starts_again_with_a_damaged_file_overwrites_no_copy_of_it() {
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &[]);
     cluster(&world, &["set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server], 2);
     let mut acknowledged = Acknowledged::default();
     (0..3).for_each(|count| acknowledged.put(&world, &one, &format!("small/{count}"), body(count)));
     // Its pack was open, so the copy is sent again.
@@ -202,7 +201,7 @@ fn what_is_written_no_more_gets_another_copy_when_the_disk_of_one_is_lost() {
     one.server.client(&["mb", "s3://bucket"]);
     let others = [("two", "1"), ("three", "2")].map(|(name, number)| (name, number, world.serve(name, &[])));
     cluster(&world, &["set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server], 2);
     let mut acknowledged = Acknowledged::default();
     // In a pack that is open, and quiet from now on.
     acknowledged.put(&world, &one, "small", body(1));
@@ -224,7 +223,7 @@ fn what_a_lost_server_was_writing_is_compared_and_mended_by_those_that_have_it()
     one.server.client(&["mb", "s3://bucket"]);
     let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
     cluster(&world, &["set", "--copies", "3"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server], 3);
     let mut acknowledged = Acknowledged::default();
     (0..3).for_each(|count| acknowledged.put(&world, &one, &format!("small/{count}"), body(count)));
     kill(one);
@@ -262,7 +261,7 @@ fn a_damaged_copy_is_found_where_it_is_and_made_again() {
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &[]);
     cluster(&world, &["set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server], 2);
     let mut acknowledged = Acknowledged::default();
     acknowledged.put(&world, &one, "small", body(1));
     acknowledged.put(&world, &one, "large", large(2));
@@ -315,7 +314,7 @@ fn copies_go_to_different_racks_and_those_that_are_too_many_go() {
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &["--rack", "a"]);
     cluster(&world, &["set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     let mut acknowledged = Acknowledged::default();
     acknowledged.put(&world, &one, "small", body(1));
     acknowledged.put(&world, &one, "large", large(2));
@@ -365,9 +364,9 @@ fn a_suspended_store_gets_nothing_and_an_added_one_is_filled() {
     let one = world.serve("one", &[]);
     one.server.client(&["mb", "s3://bucket"]);
     let (two, three) = (world.serve("two", &[]), world.serve("three", &[]));
-    cluster(&world, &["set", "--copies", "2"]).unwrap();
     assert!(node(&["suspend", "2"]).unwrap().contains("may be stopped"));
-    std::thread::sleep(Duration::from_millis(1500));
+    cluster(&world, &["set", "--copies", "2"]).unwrap();
+    wait_for_wanted(&[&one.server, &two.server], 2);
     let mut acknowledged = Acknowledged::default();
     for number in 0..4 {
         acknowledged.put(&world, &one, &format!("large/{number}"), large(number));

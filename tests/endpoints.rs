@@ -19,7 +19,7 @@ mod server;
 mod world;
 
 use server::{Server, margay, metric};
-use world::{Door, World, body, wait_until};
+use world::{Door, World, body, wait_for_wanted, wait_until};
 
 /// In a segment of its own.
 const LARGE_BYTES: usize = 17 << 20;
@@ -84,10 +84,10 @@ fn wait_for_copies(world: &World) {
     });
 }
 
-/// The looks of the servers at the row of the numbers are a second apart.
-fn set_copies(world: &World, words: &[&str]) {
-    order(world, &[&["cluster", "set"], words].concat()).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+/// Until these servers know it.
+fn set_copies(world: &World, servers: &[&Server], copies: u64, more: &[&str]) {
+    order(world, &[&["cluster", "set", "--copies", &copies.to_string()], more].concat()).unwrap();
+    wait_for_wanted(servers, copies);
 }
 
 /// Puts until `is_over`, and returns what was put.
@@ -113,7 +113,7 @@ fn endpoints_keep_the_copies_of_a_gateway_and_one_that_is_killed_fails_no_write(
     assert!(!world.data("two").join("keys").exists() && !world.data("two").join("encryption-keys").exists());
     assert_eq!([0, 1, 2].map(|store| role(&world, store)), ["both", "endpoint", "endpoint"]);
     assert!(order(&world, &["node", "list"]).unwrap().contains("running      endpoint"));
-    set_copies(&world, &["--copies", "3", "--write", "2"]);
+    set_copies(&world, &[&one.server, &two, &three], 3, &["--write", "2"]);
 
     // One of the two is killed while writers are at work.
     let is_over = AtomicBool::new(false);
@@ -267,7 +267,7 @@ fn a_gateway_gets_no_copies_and_what_it_had_of_others_moves_away() {
     let one = world.serve("one", &[]);
     one.server.client(&["mb", "s3://bucket"]);
     let two = world.serve("two", &[]);
-    set_copies(&world, &["--copies", "2"]);
+    set_copies(&world, &[&one.server, &two.server], 2, &[]);
     let mut acknowledged = Vec::new();
     let mut put = |door: &Door, key: &str, body: Vec<u8>| {
         world.put(door, key, &body);
@@ -283,7 +283,9 @@ fn a_gateway_gets_no_copies_and_what_it_had_of_others_moves_away() {
     wait_until("it is known what the second server is for", || world.try_put(&one, "refused", &body(9)).is_err());
     let problems = status(&world)["problems"].to_string();
     let three = endpoint(&world, "three", &[]);
-    std::thread::sleep(Duration::from_millis(1500));
+    // The gateway may send to both of the others, the first one to the new one alone.
+    let sends_to = |door: &Door| metric(&door.server.data, "margay_copies_stores");
+    wait_until("the servers know the new one", || (sends_to(&one), sends_to(&two)) == (1, 2));
     put(&one, "from one", large(2));
     put(&two, "from two", large(3));
     assert!(segment_files(&world, "three", "000000") > 0 && segment_files(&world, "three", "000001") > 0, "{problems}");

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -19,7 +18,7 @@ mod world;
 
 use server::far::upstream_of;
 use server::{Server, margay, metric};
-use world::{Door, World, body, wait_until};
+use world::{Door, World, body, wait_for_wanted, wait_until};
 
 /// In a segment of its own.
 const LARGE_BYTES: usize = 17 << 20;
@@ -123,7 +122,7 @@ fn what_is_in_a_pool_is_read_from_there_when_its_server_is_lost() {
     one.server.client(&["mb", "s3://bucket"]);
     let two = pooled.serve("two");
     pooled.order(&["cluster", "set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     let acknowledged = [("small", body(1)), ("large/1", large(1)), ("large/2", large(2))];
     acknowledged.iter().for_each(|(key, body)| world.put(&one, key, body));
     // The pack is sealed.
@@ -184,7 +183,7 @@ fn an_object_of_a_pool_goes_with_its_segment_and_a_pool_that_is_removed_counts_n
     one.server.client(&["mb", "s3://bucket"]);
     let two = pooled.serve("two");
     pooled.order(&["cluster", "set", "--copies", "2"]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_wanted(&[&one.server, &two.server], 2);
     [1, 2].into_iter().for_each(|seed| world.put(&one, &format!("large/{seed}"), &large(seed)));
     pooled.add("1").unwrap();
     wait_until("both are in the pool", || pooled.segments_at(2) >= 2 && pooled.objects().len() >= 2);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use margay_client::upstream::{Upstream, Wanted};
@@ -11,13 +10,10 @@ use tokio::runtime::Runtime;
 
 use crate::postgres;
 use crate::server::far::upstream_of;
-use crate::server::{Server, margay};
+use crate::server::{Server, margay, metric, until};
 
 /// Longer than bytes that rows hold.
 pub(crate) const BODY_BYTES: usize = 300_000;
-/// What a server that others take for dead needs at most: six beats of a second each, and a look.
-pub(crate) const DEAD_AFTER_MAX: Duration = Duration::from_secs(30);
-
 /// A database, and the folders of servers.
 pub(crate) struct World {
     pub(crate) postgres: postgres::Server,
@@ -97,11 +93,14 @@ impl World {
     }
 }
 
-/// Until it is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < DEAD_AFTER_MAX, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+/// Until it is so. A server that others take for dead needs six beats of a second each, and a look, and more on a busy machine.
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    until(what, is_so);
+}
+
+/// Until these servers know how many copies are wanted, and all that was changed with that number or before it: each looks once a
+/// second, if the machine lets it.
+pub(crate) fn wait_for_wanted(servers: &[&Server], copies: u64) {
+    let is_known = |server: &&Server| metric(&server.data, "margay_copies_wanted") == copies;
+    wait_until("the servers know how many copies are wanted", || servers.iter().all(is_known));
 }
