@@ -38,6 +38,8 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
+                // Held until the connection is among those that a cut breaks.
+                let mut all = all.lock().unwrap();
                 if cut.load(Ordering::SeqCst) {
                     continue;
                 }
@@ -60,7 +62,7 @@ impl Proxy {
                         let _ = to.shutdown(Shutdown::Both);
                     });
                 }
-                all.lock().unwrap().extend([client, server]);
+                all.extend([client, server]);
             }
         });
         Proxy { endpoint, is_cut, held, open, answer: answer_all }
@@ -68,8 +70,9 @@ impl Proxy {
 
     /// Connections break, and new ones too.
     pub(crate) fn cut(&self) {
+        let mut open = self.open.lock().unwrap();
         self.is_cut.store(true, Ordering::SeqCst);
-        for one in self.open.lock().unwrap().drain(..) {
+        for one in open.drain(..) {
             let _ = one.shutdown(Shutdown::Both);
         }
     }
