@@ -319,7 +319,9 @@ fn two_at_once_are_kept_apart_and_a_killed_one_leaves_nothing_that_is_shown() {
     }
     world.server.kill();
     let done = backup.wait().unwrap().success();
-    assert_eq!(world.moments(), moments + usize::from(done));
+    // One that was whole, and killed before it could say so, is shown.
+    let shown = world.moments();
+    assert!(shown == moments + 1 || shown == moments && !done, "{shown} after {moments}, done: {done}");
     world.server = Server::start(data.as_ref());
     if !done {
         world.store.client(&["rm", "s3://copies/of/a/lock"]);
