@@ -141,7 +141,8 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
 #[tokio::test]
 async fn a_parked_connection_serves_again_and_ends_when_idle() {
-    let (_listener, address, _) = start(ConnectionLimits { idle_time_max: PATIENCE, ..limits() }, None).await;
+    let long = ConnectionLimits { idle_time_max: PATIENCE, stall_time_max: PATIENCE, ..limits() };
+    let (_listener, address, _) = start(long, None).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     for _ in 0..3 {
         assert!(talk(&mut stream, GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"));
@@ -172,7 +173,8 @@ async fn a_parked_connection_serves_again_and_ends_when_idle() {
 
 #[tokio::test]
 async fn the_answer_to_an_empty_body_that_expects_100_ends_its_connection() {
-    let (_listener, address, _) = start(ConnectionLimits { idle_time_max: PATIENCE, ..limits() }, None).await;
+    let long = ConnectionLimits { idle_time_max: PATIENCE, stall_time_max: PATIENCE, ..limits() };
+    let (_listener, address, _) = start(long, None).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head =
         |length: u32| format!("PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-Continue\r\ncontent-length: {length}\r\n\r\n");
@@ -388,7 +390,9 @@ async fn a_certificate_is_replaced_under_open_connections() {
     };
     put("first");
     let tls = Tls::load(&Env::real(), certificate.clone(), key.clone()).unwrap();
-    let (_listener, address, _) = start(limits(), Some(tls.clone())).await;
+    // The first connection rests while others are made.
+    let long = ConnectionLimits { header_time_max: PATIENCE, idle_time_max: PATIENCE, ..limits() };
+    let (_listener, address, _) = start(long, Some(tls.clone())).await;
     let connect = async |trusted: &str| {
         let stream = TcpStream::connect(address).await.unwrap();
         trusting(trusted).connect(ServerName::try_from("localhost").unwrap(), stream).await
@@ -415,7 +419,8 @@ async fn a_certificate_is_replaced_under_open_connections() {
 async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls");
     let tls = Tls::load(&Env::real(), fixtures.join("first.pem"), fixtures.join("first.key.pem")).unwrap();
-    let (_listener, address, _) = start(limits(), Some(tls)).await;
+    let long = ConnectionLimits { header_time_max: PATIENCE, idle_time_max: PATIENCE, ..limits() };
+    let (_listener, address, _) = start(long, Some(tls)).await;
     let config = Arc::clone(trusting("first.pem").config());
     let talk = move || {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
