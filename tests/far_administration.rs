@@ -48,7 +48,8 @@ fn a_gateway_is_watched_from_elsewhere_and_refuses_the_rest_by_name() {
     let world = World::new();
     let audit = world.folder.path().join("audit.log");
     let setting = format!("audit_log={}", audit.display());
-    let gateway = world.serve("cache", &world.server.endpoint, &["--set", &setting]);
+    let words = ["--set", &setting, "--set", "limits.drain_seconds_max=600"];
+    let gateway = world.serve("cache", &world.server.endpoint, &words);
     let of = |words: &[&str]| command(&gateway, words);
     let status: Value = serde_json::from_str(&said(&mut of(&["status", "--json"]), 0)).unwrap();
     assert_eq!((&status["far"], &status["health"]), (&Value::Bool(true), &Value::from("ok")), "{status:#}");
@@ -98,11 +99,9 @@ fn a_gateway_is_watched_from_elsewhere_and_refuses_the_rest_by_name() {
     }
     let audited = std::fs::read_to_string(&audit).unwrap();
     assert!(audited.contains("admin:Trace") && audited.contains("admin:Scrub"), "{audited}");
-    // Who watches does not hold up the end.
-    let begun = Instant::now();
+    // Who watches does not hold up the end, as a running request would for ten minutes.
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     trace.wait().unwrap();
 }
 
