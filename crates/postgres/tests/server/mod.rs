@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 use margay_postgres::{PostgresEngine, PostgresOptions};
 
+#[path = "../../../../tests/server/ports.rs"]
+#[allow(clippy::duplicate_mod, reason = "tests of the program have it in their own folder too")]
+mod ports;
+
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
@@ -128,10 +132,13 @@ impl Server {
     pub(crate) fn kill(&self) {
         let pid = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
         let pid = pid.lines().next().unwrap().to_owned();
-        let kill = format!("parts=$(pgrep -P {pid}); kill -9 {pid} $parts");
-        drop(Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status());
+        // It stands still first, so that it starts none that is not killed.
+        let kill = format!("kill -STOP {pid}; parts=$(pgrep -P {pid}); kill -9 {pid} $parts; echo {pid} $parts");
+        let killed = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).output().unwrap();
+        let pids = String::from_utf8_lossy(&killed.stdout).into_owned();
         let begun = Instant::now();
-        while Path::new(&format!("/proc/{pid}")).exists() {
+        // Any that is left has their shared memory, with which no other server starts in this folder.
+        while pids.split_whitespace().any(|pid| Path::new("/proc").join(pid).exists()) {
             assert!(begun.elapsed() < Duration::from_secs(60), "it is killed");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -142,7 +149,10 @@ impl Server {
         let pid = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
         let pid = pid.lines().next().unwrap().to_owned();
         let signal = if stands_still { "STOP" } else { "CONT" };
-        self.signal(signal, &format!("{pid} $(pgrep -P {pid})"));
+        // It comes first, so that it starts none that is not stopped. Those of connections that were closed may end meanwhile.
+        self.signal(signal, &pid);
+        let parts = format!("kill -{signal} $(pgrep -P {pid})");
+        drop(Command::new("sh").args(["-c", &parts]).stderr(Stdio::null()).status());
     }
 
     /// Processes, with spaces between them.
@@ -158,7 +168,7 @@ impl Server {
     /// Starts it again with a port that takes protected connections only. Gives the port.
     pub(crate) fn protect(&self, certificate: &Path, key: &Path) -> u16 {
         let data = self.data();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::free_port();
         self.run(self.program("pg_ctl").args(["-w", "-m", "fast", "-D"]).arg(&data).arg("stop"));
         for (from, name) in [(certificate, "server.crt"), (key, "server.key")] {
             fs::copy(from, data.join(name)).unwrap();
