@@ -100,6 +100,7 @@ pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
 
 /// Until these servers know how many copies are wanted, and all that was changed with that number or before it: each looks once a
 /// second, if the machine lets it.
+#[allow(dead_code, reason = "each file of tests uses a part of it")]
 pub(crate) fn wait_for_wanted(servers: &[&Server], copies: u64) {
     let is_known = |server: &&Server| metric(&server.data, "margay_copies_wanted") == copies;
     wait_until("the servers know how many copies are wanted", || servers.iter().all(is_known));
