@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::right::{self, Right};
 use super::send::{self, Pace};
+use super::targets::Need;
 use super::{Inner, elsewhere, mend};
 
 /// A segment that was looked at in vain is looked at again after so long, and after twice as long each time.
@@ -101,7 +102,7 @@ async fn copy_sealed(inner: &Arc<Inner>, known: KnownSegment) -> Result<bool, Er
     if !right.lost.is_empty() {
         return leave_to_others(inner, known, Some(right.lost)).await;
     }
-    let Some(store) = inner.targets.choose(known.id, (&have, &[]), false) else { return Ok(false) };
+    let Some(store) = inner.targets.choose(known.id, (&have, &[]), Need::Spare) else { return Ok(false) };
     send_right(inner, info, &right, store).await?;
     inner.counters.repaired.fetch_add(1, Ordering::Relaxed);
     let state = known.record.state;

@@ -50,7 +50,7 @@ use tokio::time::{Instant, timeout};
 pub use self::mend::Mended;
 pub use self::orders::Ordered;
 use self::segment::Copied;
-use self::targets::Targets;
+use self::targets::{Need, Targets};
 use self::upkeep::Upkeep;
 use crate::peers::{HttpPeers, Shared};
 
@@ -300,16 +300,17 @@ impl Inner {
 
     /// Finds stores for a segment until so many are sent to, lets those that have failed try again when they are there again, and
     /// sends what they lack.
-    /// `needed`: so many are waited for. Only for those a store is tried that has just failed: each failure ends a segment.
-    fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize, needed: usize) {
+    /// `needed`: so many are waited for, and so many more because others are slow. Only for those a store is tried that has just failed:
+    /// each failure ends a segment.
+    fn push(self: &Arc<Inner>, copied: &Arc<Copied>, wanted: usize, (needed, more): (usize, usize)) {
         copied.revive(&|store| self.targets.is_usable(store));
         let pools = self.pools_with(copied.id);
         loop {
-            let (mut has, is_needed) = (copied.sent_to(), copied.count().sending < needed);
+            let (mut has, need) = (copied.sent_to(), Need::of(copied.count().sending, needed, more));
             let is_more = has.len() < wanted;
             has.extend(pools.iter().copied().chain([self.own_number()]));
             let store = match is_more {
-                true => self.targets.choose(copied.id, (&has, &copied.tried()), is_needed),
+                true => self.targets.choose(copied.id, (&has, &copied.tried()), need),
                 false if self.is_spread(&has) => None,
                 false => self.targets.choose_rack(copied.id, &has, &copied.tried()),
             };
@@ -317,7 +318,7 @@ impl Inner {
             copied.join(store);
         }
         let is_short = self.racks_with(&[copied.sent_to(), pools].concat()) < self.targets.numbers().racks;
-        if copied.count().sending < needed || needed > 0 && is_short {
+        if copied.count().sending < needed + more || needed > 0 && is_short {
             copied.revive(&|store| self.targets.is_open(store));
         }
         for store in copied.behind() {
@@ -350,7 +351,7 @@ impl Inner {
                 copied.slow().into_iter().for_each(|store| self.targets.failed(store));
                 send::seal_here(&self, &copied);
             }
-            self.push(&copied, others + joined, needed + joined);
+            self.push(&copied, others + joined, (needed, joined));
             let count = copied.count_of(target);
             let (have, behind) = copied.stores_of(target);
             let may_have = self.racks_with(&[have, behind].concat());
@@ -416,7 +417,8 @@ impl Copies for HttpCopies {
     fn start(&self, id: SegmentId) {
         let numbers = self.inner.targets.numbers();
         if let Some(copied) = self.inner.copied(id).filter(|_| numbers.copies > 1) {
-            self.inner.push(&copied, usize::from(numbers.copies) - 1, usize::from(numbers.write).saturating_sub(1));
+            let needed = usize::from(numbers.write).saturating_sub(1);
+            self.inner.push(&copied, usize::from(numbers.copies) - 1, (needed, 0));
         }
     }
 

@@ -202,7 +202,7 @@ fn read_and_send(inner: &Arc<Inner>, info: SegmentInfo, copied: Arc<Copied>) {
                     task.partial.lock().insert(info.id, Instant::now());
                 }
                 copied.read(right.parts, is_whole);
-                task.push(&copied, elsewhere::wanted(&task, info.id), 0);
+                task.push(&copied, elsewhere::wanted(&task, info.id), (0, 0));
             }
             Err(error) => {
                 tracing::warn!(segment = ?info.id, %error, "a segment is copied later");

@@ -3,7 +3,8 @@
 //! Why:        rows say which stores a process has open; what fails is left alone for a while.
 //! Invariants: T1 a segment's stores are chosen by its id, so that each store has about as many copies as any other.
 //!             T2 a store in a rack that has no copy yet comes before any other that can be asked.
-//!             T3 a store that is suspended, or is a gateway's own, gets nothing new; what it has counts.
+//!             T3 a store that is suspended, or is a gateway's own, gets nothing new; what it has counts. Only a write that would fail for
+//!                want of another store goes to one that is suspended and still there.
 //! Not here:   when a segment needs another store (copies, upkeep).
 
 use std::collections::HashMap;
@@ -21,6 +22,28 @@ const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 /// Copies at a store that was not open for so long are made elsewhere too.
 const LONG_GONE_AFTER: Duration = Duration::from_secs(600);
+
+/// How much a store is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nobody waits for it: one that has failed is left alone for a while.
+    Spare,
+    /// Somebody waits, and would be answered sooner: one that has failed may be there again.
+    Sooner,
+    /// Without it a write fails: one that is suspended is better than none.
+    Write,
+}
+
+impl Need {
+    /// Of one more beside those that are sent to.
+    pub(super) fn of(sending: usize, needed: usize, more: usize) -> Need {
+        match sending {
+            _ if sending < needed => Need::Write,
+            _ if sending < needed + more => Need::Sooner,
+            _ => Need::Spare,
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Targets(Mutex<State>);
@@ -46,7 +69,11 @@ impl State {
 
     /// Whether it may get copies (T3).
     fn is_target(&self, store: StoreNumber) -> bool {
-        self.is_usable(store) && !self.numbers.suspended.contains(&store) && self.numbers.takes_copies(store)
+        self.is_usable(store) && self.takes_new(store)
+    }
+
+    fn takes_new(&self, store: StoreNumber) -> bool {
+        !self.numbers.suspended.contains(&store) && self.numbers.takes_copies(store)
     }
 
     fn is_usable(&self, store: StoreNumber) -> bool {
@@ -102,8 +129,7 @@ impl Targets {
 
     /// Whether new copies may go there once it is reached (T3).
     pub(super) fn takes_new(&self, store: StoreNumber) -> bool {
-        let state = self.0.lock();
-        !state.numbers.suspended.contains(&store) && state.numbers.takes_copies(store)
+        self.0.lock().takes_new(store)
     }
 
     /// Stores that may get copies now.
@@ -113,18 +139,18 @@ impl Targets {
         usable.collect()
     }
 
-    /// A store for a segment (T1, T2), which is at `has`. `is_needed`: one that has just failed may be there again, and is better than
-    /// none.
+    /// A store for a segment (T1, T2), which is at `has`.
     pub(super) fn choose(
         &self,
         id: SegmentId,
         (has, except): (&[StoreNumber], &[StoreNumber]),
-        is_needed: bool,
+        need: Need,
     ) -> Option<StoreNumber> {
         let state = self.0.lock();
-        let may_be = |store: &StoreNumber| {
-            state.numbers.takes_copies(*store)
-                && if is_needed { state.is_open(*store) } else { state.is_target(*store) }
+        let may_be = |store: &StoreNumber| match need {
+            Need::Spare => state.is_target(*store),
+            Need::Sooner => state.is_open(*store) && state.takes_new(*store),
+            Need::Write => state.is_open(*store) && state.numbers.takes_copies(*store),
         };
         let is_new = |store: &StoreNumber| !has.contains(store) && !except.contains(store);
         let open = state.live.keys().copied().filter(|store| is_new(store) && may_be(store));
@@ -140,7 +166,7 @@ impl Targets {
         has: &[StoreNumber],
         except: &[StoreNumber],
     ) -> Option<StoreNumber> {
-        let store = self.choose(id, (has, except), false)?;
+        let store = self.choose(id, (has, except), Need::Spare)?;
         let numbers = self.numbers();
         has.iter().all(|one| numbers.rack(*one) != numbers.rack(store)).then_some(store)
     }
@@ -198,9 +224,9 @@ mod tests {
         targets.0.lock().live = (1..=4).map(|number| (StoreNumber(number), 1)).collect();
         let mut counts = [0; 5];
         for id in 1..=4000 {
-            let store = targets.choose(SegmentId(id), (&[], &[]), false).unwrap();
+            let store = targets.choose(SegmentId(id), (&[], &[]), Need::Spare).unwrap();
             counts[usize::from(store.0)] += 1;
-            let next = targets.choose(SegmentId(id), (&[store], &[]), false).unwrap();
+            let next = targets.choose(SegmentId(id), (&[store], &[]), Need::Spare).unwrap();
             assert_ne!(next, store);
         }
         assert!(counts[1..].iter().all(|count| (800..1200).contains(count)), "{counts:?}");
@@ -211,9 +237,9 @@ mod tests {
         assert_eq!(usable, [StoreNumber(4)]);
         // One that failed, if there is no other one.
         let rest = [StoreNumber(1), StoreNumber(4)];
-        assert_eq!(targets.choose(SegmentId(1), (&rest, &[]), true), Some(StoreNumber(2)));
-        assert_eq!(targets.choose(SegmentId(1), (&[], &rest), false), None, "nobody waits for it");
-        assert_eq!(targets.choose(SegmentId(1), (&rest, &[StoreNumber(2)]), true), None);
+        assert_eq!(targets.choose(SegmentId(1), (&rest, &[]), Need::Write), Some(StoreNumber(2)));
+        assert_eq!(targets.choose(SegmentId(1), (&[], &rest), Need::Spare), None, "nobody waits for it");
+        assert_eq!(targets.choose(SegmentId(1), (&rest, &[StoreNumber(2)]), Need::Write), None);
         assert!(targets.is_open(StoreNumber(2)) && !targets.is_open(StoreNumber(3)));
     }
 
@@ -229,30 +255,32 @@ mod tests {
         }
         let [zero, three, four] = [0, 3, 4].map(StoreNumber);
         for id in (1..200).map(SegmentId) {
-            let first = targets.choose(id, (&[zero], &[]), false).unwrap();
+            let first = targets.choose(id, (&[zero], &[]), Need::Spare).unwrap();
             // Store 4 has no rack, which is a rack too.
             assert!([three, four].contains(&first), "{first:?}");
-            let second = targets.choose(id, (&[zero, first], &[]), false).unwrap();
+            let second = targets.choose(id, (&[zero, first], &[]), Need::Spare).unwrap();
             assert!([three, four].contains(&second) && first != second);
             assert!(targets.choose_rack(id, &[zero, first, second], &[]).is_none());
-            assert!(targets.choose(id, (&[zero, first, second], &[]), false).is_some());
+            assert!(targets.choose(id, (&[zero, first, second], &[]), Need::Spare).is_some());
         }
         targets.0.lock().numbers.suspended = vec![three];
         for id in (1..200).map(SegmentId) {
-            assert_eq!(targets.choose(id, (&[zero], &[]), false), Some(four));
-            assert_ne!(targets.choose(id, (&[zero, four], &[]), false), Some(three));
+            assert_eq!(targets.choose(id, (&[zero], &[]), Need::Spare), Some(four));
+            assert_ne!(targets.choose(id, (&[zero, four], &[]), Need::Spare), Some(three));
         }
         assert!(targets.is_usable(three) && !targets.is_long_gone(three));
+        // Nor for a write that waits for one that stands still.
+        assert_eq!(targets.choose(SegmentId(9), (&[1, 2, 4].map(StoreNumber), &[]), Need::Sooner), None);
         targets.0.lock().numbers.role_of = [(three, Role::Endpoint), (four, Role::Gateway)].into();
         // It has no place for what others write, whatever they lack.
         let others = [1, 2].map(StoreNumber);
-        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), true), Some(three));
-        assert_eq!(targets.choose(SegmentId(9), (&[1, 2, 3].map(StoreNumber), &[]), true), None);
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), Need::Write), Some(three));
+        assert_eq!(targets.choose(SegmentId(9), (&[1, 2, 3].map(StoreNumber), &[]), Need::Write), None);
         assert!(targets.is_usable(four) && !targets.usable(&[]).contains(&four));
         targets.0.lock().numbers.role_of.clear();
         // Better than none.
         let others = [1, 2, 4].map(StoreNumber);
-        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), false), None);
-        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), true), Some(three));
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), Need::Spare), None);
+        assert_eq!(targets.choose(SegmentId(9), (&others, &[]), Need::Write), Some(three));
     }
 }

@@ -168,7 +168,7 @@ impl Upkeep {
                 sealed.unwrap_or_else(|error| tracing::warn!(segment = ?copied.id, %error, "a pack is sealed later"));
             }
             // Nobody waits for it.
-            inner.push(&copied, wanted, 0);
+            inner.push(&copied, wanted, (0, 0));
             let count = copied.count();
             if is_written || count.have < wanted || count.sending_behind > 0 {
                 continue;
