@@ -172,7 +172,7 @@ impl Mounts {
         let source = self.upstream.as_ref().map_or_else(|| wish.source(), |(_, source)| source.clone());
         let session = SessionOptions {
             is_of_several: mount.is_of_several(),
-            refuses_locks: mount.is_of_several() && wish.choice.refuses_locks(),
+            asks_for_locks: mount.is_of_several() && wish.choice.asks_for_locks(),
             ..wish.choice.session(source.clone(), self.known_files_max, waits)
         };
         let made = || self.record.lock().add(&wish.path);

@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -202,6 +202,130 @@ fn locks_are_given_where_all_who_write_see_them() {
         assert_eq!(locks(&reader), expected, "{options}");
         points.unmount(&world, "two", "reader");
     }
+}
+
+/// Both ways of locking, held over a read and a write of a number, by programs at two servers.
+const COUNT: &str = "
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+lock = fcntl.lockf if sys.argv[2] == 'fcntl' else fcntl.flock
+for _ in range(int(sys.argv[3])):
+    lock(file, fcntl.LOCK_EX)
+    number = int(os.pread(file, 20, 0))
+    os.pwrite(file, b'%d' % (number + 1), 0)
+    lock(file, fcntl.LOCK_UN)
+";
+/// Says that it asks for the lock and that it has it, and then holds it until it is killed.
+const HOLD: &str = "
+import fcntl, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR)
+print('asks', flush=True)
+fcntl.lockf(file, fcntl.LOCK_EX)
+os.pwrite(file, b'held', 0)
+print('held', flush=True)
+time.sleep(600)
+";
+
+fn python(program: &str, path: &Path, words: &[&str]) -> Child {
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(path).args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn programs_at_two_servers_agree_by_locks() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let (one, _two) = (world.serve("one", &[]), world.serve("two", &[]));
+    let points = Mountings::new(&world);
+    let both = ["first", "second"].map(|name| points.at(name));
+    mount(&world, "one", "bucket", &both[0], "shared").unwrap();
+    mount(&world, "two", "bucket", &both[1], "shared").unwrap();
+    for way in ["fcntl", "flock"] {
+        fs::write(both[0].join(way), "0").unwrap();
+        let counting: Vec<_> = both.iter().chain(&both).map(|at| python(COUNT, &at.join(way), &[way, "25"])).collect();
+        for mut one in counting {
+            assert!(one.wait().unwrap().success(), "{}", world.log());
+        }
+        both.iter().for_each(|at| assert_eq!(read(&at.join(way)), "100", "{way}"));
+    }
+    // A program that waits can be killed, and one that does not wait is told.
+    let mut holder = python(HOLD, &both[0].join("fcntl"), &[]);
+    says(&mut holder, "asks\nheld\n");
+    let file = File::options().read(true).write(true).open(both[1].join("fcntl")).unwrap();
+    let tried = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
+    assert_eq!(tried, Err(rustix::io::Errno::AGAIN));
+    let mut waiting = python(HOLD, &both[1].join("fcntl"), &[]);
+    says(&mut waiting, "asks\n");
+    wait_until("it waits", || is_asleep(waiting.id()));
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    // A program that ends gives its locks back, and a server that is gone loses them.
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+    rustix::fs::fcntl_lock(&file, FlockOperation::Unlock).unwrap();
+    let mut holder = python(HOLD, &both[0].join("fcntl"), &[]);
+    says(&mut holder, "asks\nheld\n");
+    one.server.signal(Signal::KILL);
+    assert_eq!(one.server.code(), None);
+    rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+    assert!(world.log().contains("a mount of a dead server is over, and its locks with it"), "{}", world.log());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+/// Adds rows to a database, each in a transaction that reads how many there are.
+const INSERT: &str = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=300, isolation_level=None)
+for _ in range(int(sys.argv[2])):
+    base.execute('BEGIN IMMEDIATE')
+    count = base.execute('SELECT count(*) FROM t').fetchone()[0]
+    base.execute('INSERT INTO t VALUES (?, ?)', (count, 'x' * 3000))
+    base.execute('COMMIT')
+";
+const CHECK: &str = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=300)
+rows = [row[0] for row in base.execute('SELECT number FROM t ORDER BY number')]
+assert rows == list(range(int(sys.argv[2]))), rows
+assert base.execute('PRAGMA integrity_check').fetchall() == [('ok',)]
+";
+const CREATE: &str = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1])
+base.execute('CREATE TABLE t(number INTEGER PRIMARY KEY, body TEXT)')
+base.commit()
+";
+
+#[test]
+fn a_database_is_written_at_two_servers() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let (_one, _two) = (world.serve("one", &[]), world.serve("two", &[]));
+    let points = Mountings::new(&world);
+    let both = ["first", "second"].map(|name| points.at(name));
+    mount(&world, "one", "bucket", &both[0], "shared").unwrap();
+    mount(&world, "two", "bucket", &both[1], "shared").unwrap();
+    let done = |mut child: Child| assert!(child.wait().unwrap().success(), "{}", world.log());
+    done(python(CREATE, &both[0].join("base"), &[]));
+    both.iter().map(|at| python(INSERT, &at.join("base"), &["20"])).collect::<Vec<_>>().into_iter().for_each(done);
+    both.iter().for_each(|at| done(python(CHECK, &at.join("base"), &["40"])));
+}
+
+fn says(child: &mut Child, words: &str) {
+    let mut said = vec![0; words.len()];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(said, words.as_bytes());
+}
+
+fn is_asleep(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['S', 'D']))
 }
 
 #[test]

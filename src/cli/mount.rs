@@ -45,8 +45,8 @@ With -o fsync=local an s3:// mount's fsync waits for the cache alone, and the bu
 With -o open=always its open asks the bucket for the file each time, with open=ttl never; without it (open=3s) when what is known is older than 3 s.
 With -o ttl=SECONDS a listing of a directory counts so long; without it 3 to 60 s, longer each time that nothing had changed.
 Where several servers share a volume (docs/cluster.md), one of them at a time mounts a directory to write, and any number read-only: a second
-one is refused. With -o shared others may write too, if they say so too: the last one that closes a file wins. Locks of files (flock, fcntl) are
-refused on -o ro and -o shared there, unless -o locks=local says that only programs of this machine lock.
+one is refused. With -o shared others may write too, if they say so too: the last one that closes a file wins. Locks of files (flock, fcntl)
+count at all servers with -o shared, and are refused on -o ro; -o locks=local gives those of this machine alone, which others do not see.
 Options: ro, sync, writeback, plain, shared, locks=local, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. A bucket that is
 absent is made with --create or -o create only.";
 

@@ -136,8 +136,8 @@ impl MountChoice {
         if self.shared { Claim::Shared } else { Claim::Alone }
     }
 
-    /// Whether locks are refused on a volume of several servers: where another one may write too, its programs do not see them.
-    pub(super) fn refuses_locks(&self) -> bool {
+    /// Whether locks on a volume of several servers are those of all: where another one may write too, its programs must see them.
+    pub(super) fn asks_for_locks(&self) -> bool {
         (self.read_only || self.shared) && !self.local_locks
     }
 
@@ -160,7 +160,7 @@ impl MountChoice {
             threads: self.threads.unwrap_or(threads),
             waits,
             is_of_several: false,
-            refuses_locks: false,
+            asks_for_locks: false,
             known_files_max,
         }
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn who_may_lock_is_who_writes_alone_or_wants_no_more_than_this_machine() {
-        let refuses = |words: &str| MountChoice::parse(words).unwrap().refuses_locks();
+        let refuses = |words: &str| MountChoice::parse(words).unwrap().asks_for_locks();
         assert!(refuses("ro") && refuses("shared") && refuses("ro,shared"));
         assert!(!refuses("") && !refuses("ro,locks=local") && !refuses("shared,locks=local"));
         assert_eq!(MountChoice::parse("shared").unwrap().claim(), Claim::Shared);

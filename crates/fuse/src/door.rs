@@ -3,6 +3,7 @@
 //! Invariants: D2 of the crate: the volume's inode number of the mount's root never reaches the kernel.
 //! Not here:   the operations (one file per group), starting and ending a mount (mounted).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +30,8 @@ pub(crate) struct OpenFile {
     pub(crate) handle: Handle,
     /// Bytes written since the last flush.
     pub(crate) written: AtomicU64,
+    /// Who took locks through this handle and has not closed it since.
+    pub(crate) lock_owners: Mutex<BTreeSet<u64>>,
 }
 
 /// Answers the kernel's requests through the volume.
@@ -69,6 +72,14 @@ impl Door {
     pub(crate) fn forget_attributes(&self, node: Node) {
         if let Some(kernel) = self.kernel.get() {
             kernel.lock().forget_file(node, false);
+        }
+    }
+
+    /// The kernel drops a file's pages and attributes. Only inside a request that holds none of the file's pages, on a thread that
+    /// may wait: reads that are under way are waited for.
+    pub(crate) fn forget_content(&self, node: Node) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.lock().forget_file(node, true);
         }
     }
 

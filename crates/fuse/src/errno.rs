@@ -27,6 +27,7 @@ pub fn errno(error: &PosixError) -> Errno {
         PosixError::Stale => Errno::STALE,
         PosixError::Unsupported => Errno::OPNOTSUPP,
         PosixError::BadHandle => Errno::BADF,
+        PosixError::NoLocks => Errno::NOLCK,
         PosixError::MountedElsewhere(_) => Errno::BUSY,
         PosixError::Failed(error) => failed(error),
     }

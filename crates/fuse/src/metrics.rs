@@ -31,7 +31,7 @@ requests! {
     CopyRange = "copy_file_range", OpenDirectory = "opendir", ReadDirectory = "readdir",
     ReadDirectoryPlus = "readdirplus", ReleaseDirectory = "releasedir", SyncDirectory = "fsyncdir",
     GetXattr = "getxattr", SetXattr = "setxattr", ListXattrs = "listxattr", RemoveXattr = "removexattr",
-    Statistics = "statfs",
+    Statistics = "statfs", Lock = "setlk", Unlock = "unlock", LockedBy = "getlk",
 }
 
 /// Upper bounds of the histogram's buckets, in microseconds.

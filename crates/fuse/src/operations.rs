@@ -5,6 +5,7 @@
 mod attributes;
 mod directories;
 mod files;
+mod locks;
 mod names;
 mod space;
 
@@ -17,8 +18,8 @@ use crate::door::Door;
 use crate::errno::errno;
 use crate::names::{NameError, stored};
 use crate::protocol::{
-    Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Opened, Operations, Side, Statistics,
-    TakeLine, WriteFlags,
+    Answer, At, AttributeChange, Attributes, Caller, Errno, LockWish, NewNode, Node, Opened, Operations, Side,
+    Statistics, TakeLine, WriteFlags,
 };
 
 /// How long the kernel may keep names and attributes where it is told of changes: correctness needs no limit.
@@ -137,6 +138,19 @@ impl Operations for Door {
     }
     fn copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64> {
         self.do_copy_range(caller, from, to, len)
+    }
+
+    fn lock(&self, node: Node, handle: u64, wish: &LockWish) -> Answer<()> {
+        self.do_lock(node, handle, wish)
+    }
+    fn unlock(&self, handle: u64, wish: &LockWish) -> Answer<()> {
+        self.do_unlock(handle, wish)
+    }
+    fn unlock_closed(&self, handle: u64, owner: u64) -> Answer<()> {
+        self.do_unlock_closed(handle, owner)
+    }
+    fn locked_by(&self, handle: u64, wish: &LockWish) -> Answer<Option<LockWish>> {
+        answer(self.mount.locked_by(&self.file(handle)?.handle, wish))
     }
 
     fn open_directory(&self, node: Node) -> Answer<u64> {

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-pub use margay_volume::posix::{AttributeChange, Attributes, FileKind, Statistics};
+pub use margay_volume::posix::{AttributeChange, Attributes, FileKind, LockWish, Statistics};
 /// Error numbers of the kernel.
 pub use rustix::io::Errno;
 
@@ -142,6 +142,24 @@ pub trait Operations: Send + Sync + Debug + 'static {
     fn seek(&self, handle: u64, offset: u64, whence: i32) -> Answer<u64>;
     /// As `allocate`, for the destination file.
     fn copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64>;
+
+    /// Asked only if the session was told to ask for locks. Takes one, or fails with `AGAIN` while another program has one that
+    /// excludes it; does not wait until it is free.
+    fn lock(&self, _node: Node, _handle: u64, _wish: &LockWish) -> Answer<()> {
+        Err(Errno::NOLCK)
+    }
+    /// Gives a range back; nothing is there to be given back where nobody gets one.
+    fn unlock(&self, _handle: u64, _wish: &LockWish) -> Answer<()> {
+        Ok(())
+    }
+    /// A process closed a descriptor of the handle: the owner has no locks on the file any more.
+    fn unlock_closed(&self, _handle: u64, _owner: u64) -> Answer<()> {
+        Ok(())
+    }
+    /// The lock that keeps this one from being taken.
+    fn locked_by(&self, _handle: u64, _wish: &LockWish) -> Answer<Option<LockWish>> {
+        Err(Errno::NOLCK)
+    }
 
     fn open_directory(&self, node: Node) -> Answer<u64>;
     fn read_directory(&self, handle: u64, cookie: u64, with_attributes: bool, take: &mut TakeLine<'_>) -> Answer<()>;

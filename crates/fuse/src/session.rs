@@ -9,8 +9,10 @@
 mod adapter;
 mod capabilities;
 mod convert;
+mod locks;
 mod reply;
 mod teller;
+mod waiting_locks;
 mod waits;
 mod work;
 
@@ -64,8 +66,8 @@ pub struct SessionOptions {
     pub waits: bool,
     /// Other processes change the same files.
     pub is_of_several: bool,
-    /// Locks are refused (ENOLCK), since others would not see them.
-    pub refuses_locks: bool,
+    /// The operations are asked for locks, since others must see them; else the kernel has them alone.
+    pub asks_for_locks: bool,
     /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
@@ -83,7 +85,7 @@ impl Default for SessionOptions {
             threads: THREADS,
             waits: false,
             is_of_several: false,
-            refuses_locks: false,
+            asks_for_locks: false,
             known_files_max: KNOWN_FILES_MAX,
         }
     }

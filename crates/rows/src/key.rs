@@ -32,8 +32,8 @@ pub use self::segments::{
     parse_back, parse_live, parse_segment, parse_store, segment, segments_of, store,
 };
 pub use self::sessions::{
-    all_known_identities, is_of_process, known_identities, lease, mount_lease, mount_leases, mount_takings,
-    parse_mount_lease, parse_session, session, sessions,
+    all_file_locks, all_known_identities, file_locks, is_of_process, known_identities, lease, mount_lease,
+    mount_leases, mount_takings, parse_mount_lease, parse_session, session, sessions,
 };
 pub use self::table::Table;
 pub use self::upstream::{

@@ -18,9 +18,9 @@ use margay_rows::record::multipart::{
     decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes,
 };
 use margay_rows::record::{
-    BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry,
-    Fingerprints, KeyFile, KnownIdentitiesRecord, Line, MountLeaseRecord, Orphan, PartRecord, Pool, Role, Summary,
-    UploadRecord, Version, VersionRow,
+    BackRow, Bucket, CopiesRecord, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, FileLock,
+    FileLocksRecord, Fingerprints, KeyFile, KnownIdentitiesRecord, Line, MountLeaseRecord, Orphan, PartRecord, Pool,
+    Role, Summary, UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId, StoreNumber};
 
@@ -224,6 +224,7 @@ pub fn row_value(bytes: &[u8]) {
         17 => round(value, CopiesRecord::decode, CopiesRecord::encode),
         18 => round(value, MountLeaseRecord::decode, MountLeaseRecord::encode),
         19 => round(value, KnownIdentitiesRecord::decode, |known| known.encode()),
+        20 => round(value, FileLocksRecord::decode, FileLocksRecord::encode),
         16 => round(value, BackRow::decode, |back| BackRow::encode(&back.run(SegmentId(9), 64), back.row.as_deref())),
         15 => {
             if let Ok(row) = decode_location(value) {
@@ -245,6 +246,11 @@ fn sample_file(data: Data) -> FileEntry {
 
 fn sample_mount_lease(since: Timestamp) -> MountLeaseRecord {
     MountLeaseRecord { holder: Ino(9), directory: Ino(300), shared: false, since, place: "cats/2026/".to_owned() }
+}
+
+fn sample_file_locks() -> FileLocksRecord {
+    let one = FileLock { lease: Ino(9), owner: 1 << 60, process: 7, first: 0, last: u64::MAX, exclusive: false };
+    FileLocksRecord { locks: vec![one, FileLock { owner: 5, first: 3, last: 3, ..one }] }
 }
 
 fn sample_event(at: Timestamp) -> Event {
@@ -368,6 +374,7 @@ fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
         ("row_key", "mount_lease", key::mount_lease(Ino(3), Ino(700))),
         ("row_value", "mount_lease", [&[18], &*sample_mount_lease(Timestamp(5)).encode()].concat()),
+        ("row_value", "file_locks", [&[20], &*sample_file_locks().encode()].concat()),
         ("row_key", "event", key::event("orders", key::event_number(515, 77))),
         ("row_key", "fingerprint", key::fingerprint(KeyFile::Root)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_volume::posix::{self, Kept, OpenFlags};
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use super::{answer, name};
@@ -23,7 +24,7 @@ impl Door {
     }
 
     fn opened(&self, handle: margay_volume::posix::Handle) -> u64 {
-        self.files.insert(OpenFile { handle, written: AtomicU64::new(0) })
+        self.files.insert(OpenFile { handle, written: AtomicU64::new(0), lock_owners: Mutex::default() })
     }
 
     fn open_flags(&self, caller: Caller, flags: i32) -> OpenFlags {
@@ -109,11 +110,13 @@ impl Door {
 
     pub(super) fn do_release(&self, handle: u64) -> Answer<()> {
         let file = self.files.remove(handle).ok_or(Errno::BADF)?;
-        match Arc::try_unwrap(file) {
+        let (ino, owners) = (file.handle.ino(), std::mem::take(&mut *file.lock_owners.lock()));
+        let released = match Arc::try_unwrap(file) {
             Ok(file) => answer(self.mount.release(file.handle)),
             // A request still holds the handle; dropping it releases the file too.
             Err(_) => Ok(()),
-        }
+        };
+        released.and(self.unlock_owners(ino, owners))
     }
 
     pub(super) fn do_copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64> {

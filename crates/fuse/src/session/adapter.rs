@@ -2,8 +2,8 @@
 //!
 //! Why:        every call is timed here, once for all operations.
 //! Invariants: A1 every request is answered exactly once.
-//!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested, unless all locks are
-//!                refused.
+//!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested, unless others must see
+//!                them (locks).
 //! Not here:   any decision; on which thread a call runs (work).
 
 use std::ffi::OsStr;
@@ -19,16 +19,15 @@ use fuser::{
 };
 
 use super::convert;
+use super::locks::{UNLOCK, wish};
 use super::reply::{
     at, attributes, caller, created, data, empty, entry, keep_time, new, opened, opened_file, statistics, written,
     xattr,
 };
+use super::waiting_locks::LockRequest;
 use super::work::Adapter;
 use crate::metrics::Request;
 use crate::protocol::{AttributeChange, Errno, Operations, Side};
-
-/// F_UNLCK, the kind of a request that ends a lock.
-const UNLOCK: i32 = 2;
 
 impl<O: Operations> Filesystem for Adapter<O> {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
@@ -251,8 +250,14 @@ impl<O: Operations> Filesystem for Adapter<O> {
         }
     }
 
-    fn flush(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let flush = move |operations: &O| operations.flush(handle.0);
+    fn flush(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let unlocks = self.choice.asks_for_locks();
+        let flush = move |operations: &O| {
+            let flushed = operations.flush(handle.0);
+            // What was written under a lock is published before.
+            let unlocked = if unlocks { operations.unlock_closed(handle.0, owner.0) } else { Ok(()) };
+            flushed.and(unlocked)
+        };
         let seat = self.work.seats.take();
         if seat.is_none() || self.work.operations.flush_waits(handle.0) {
             return self.wait_for_room(Request::Flush, reply, flush);
@@ -388,33 +393,35 @@ impl<O: Operations> Filesystem for Adapter<O> {
         &self,
         _: &fuser::Request,
         _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        _: u64,
-        _: u64,
-        _: i32,
-        _: u32,
+        handle: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+        kind: i32,
+        process: u32,
         reply: ReplyLock,
     ) {
-        reply.error(convert::errno(Errno::NOLCK));
+        self.locked_by(handle.0, &wish(owner, (first, last), kind, process), reply);
     }
 
     fn setlk(
         &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        _: u64,
-        _: u64,
+        request: &fuser::Request,
+        node: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
         kind: i32,
-        _: u32,
-        _: bool,
+        process: u32,
+        waits: bool,
         reply: ReplyEmpty,
     ) {
-        // Asked only where locks are refused (A2). Nobody has one, so each can be given up.
-        let is_end = kind == UNLOCK;
-        empty(reply, if is_end { Ok(()) } else { Err(Errno::NOLCK) });
+        let wish = wish(owner, (first, last), kind, process);
+        match kind {
+            UNLOCK => self.unlock(handle.0, wish, reply),
+            _ => self.lock(LockRequest { node: node.0, handle: handle.0, wish, task: request.pid(), waits }, reply),
+        }
     }
 
     fn access(&self, _: &fuser::Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

@@ -31,13 +31,17 @@ pub(super) struct Choice {
     writeback: bool,
     suid: bool,
     is_of_several: bool,
-    refuses_locks: bool,
+    asks_for_locks: bool,
 }
 
 impl Choice {
     pub(super) fn new(options: &SessionOptions) -> Choice {
-        let SessionOptions { writeback, suid, is_of_several, refuses_locks, .. } = *options;
-        Choice { writeback, suid, is_of_several, refuses_locks }
+        let SessionOptions { writeback, suid, is_of_several, asks_for_locks, .. } = *options;
+        Choice { writeback, suid, is_of_several, asks_for_locks }
+    }
+
+    pub(super) fn asks_for_locks(self) -> bool {
+        self.asks_for_locks
     }
 
     pub(super) fn request(self, config: &mut KernelConfig) {
@@ -47,7 +51,7 @@ impl Choice {
             // An older kernel falls back for capabilities that it lacks.
             let _ = config.add_capabilities(wanted);
         }
-        if self.refuses_locks {
+        if self.asks_for_locks {
             for locks in [InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS] {
                 let _ = config.add_capabilities(locks);
             }

@@ -16,6 +16,7 @@ use margay_env::{Clock, Env};
 
 use super::SessionOptions;
 use super::capabilities::Choice;
+use super::waiting_locks::WaitingLocks;
 use crate::absent::AbsentNames;
 use crate::metrics::{Metrics, Request};
 use crate::protocol::{Answer, Operations};
@@ -39,6 +40,7 @@ pub(super) struct Work<O> {
     pub(super) waiting_bytes: AtomicU64,
     pub(super) seats: Seats,
     pub(super) absent: Arc<AbsentNames>,
+    pub(super) locks: WaitingLocks,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
 }
@@ -111,7 +113,8 @@ impl<O: Operations> Adapter<O> {
         env: &Env,
     ) -> Adapter<O> {
         let (clock, waiting_bytes, seats) = (Arc::clone(&env.clock), AtomicU64::default(), Seats::new(options));
-        let work = Work { operations, waiting_bytes, seats, absent, metrics, clock };
+        let locks = WaitingLocks::default();
+        let work = Work { operations, waiting_bytes, seats, absent, locks, metrics, clock };
         let waiters = Waiters::new(if options.waits { FAR_THREADS_MAX } else { THREADS_MAX });
         Adapter { work: Arc::new(work), waiters, choice: Choice::new(options) }
     }

@@ -1,6 +1,6 @@
 //! Keys of sessions and leases: table byte, `s` and a number, or `l` and a name; of mounts `m` and the number of the bucket's
 //! root, then nothing (the row that orders their takings) or the number of the lease; `i` and the number of a session for the
-//! identities that its process knows.
+//! identities that its process knows; `k`, the number of the bucket's root and that of a file for the locks of programs on it.
 
 use super::{Range, SESSION, range, table};
 use crate::ino::Ino;
@@ -54,6 +54,16 @@ pub fn mount_lease(root: Ino, number: Ino) -> Vec<u8> {
 /// The leases of all mounts of a bucket.
 pub fn mount_leases(root: Ino) -> Range {
     (mount_lease(root, Ino(0)), range(mount_takings(root)).1)
+}
+
+/// The locks of programs on a file, by the number of its bucket's root and its own.
+pub fn file_locks(root: Ino, file: Ino) -> Vec<u8> {
+    table(SESSION, &[b"k", &root.0.to_be_bytes(), &file.0.to_be_bytes()])
+}
+
+/// Those on all files of a bucket.
+pub fn all_file_locks(root: Ino) -> Range {
+    range(table(SESSION, &[b"k", &root.0.to_be_bytes()]))
 }
 
 /// The root of the bucket and the number of a lease.

@@ -38,6 +38,26 @@ pub enum Kept {
     Nothing,
 }
 
+/// A lock that a program asks for, or gives back; ranges are of bytes, and the last byte is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWish {
+    /// Whose it is: a number of the kernel.
+    pub owner: u64,
+    /// For people.
+    pub process: u32,
+    pub first: u64,
+    pub last: u64,
+    pub exclusive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockTaken {
+    /// The kernel may keep so much of what it has of the file.
+    Yes(Kept),
+    /// Another program has a lock that excludes it.
+    No,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     Regular,
@@ -297,6 +317,9 @@ pub enum PosixError {
     Unsupported,
     #[error("the handle is not open for this")]
     BadHandle,
+    /// Others would not see them, or the file has too many.
+    #[error("there are no locks for this file")]
+    NoLocks,
     #[error("it is mounted read-write by another server ({})", .0.host)]
     MountedElsewhere(Box<MountHolder>),
     #[error(transparent)]

@@ -20,6 +20,7 @@ mod create;
 mod data_tests;
 mod defragment;
 mod directories;
+mod file_lock;
 mod fresh_open;
 mod handle;
 mod inherit;

@@ -5,11 +5,13 @@
 //!                mount.
 //! Not here:   the operations.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use margay_rows::Ino;
+use parking_lot::Mutex;
 
 use crate::api::Error;
 use crate::draft::Seen;
@@ -36,6 +38,8 @@ pub struct Mount {
     pub(crate) options: MountOptions,
     /// Asserted by each batch of the mount.
     pub(crate) lease: Arc<MountLease>,
+    /// Who has, or may have, locks: the file, and how the kernel names the owner.
+    pub(crate) lock_owners: Mutex<BTreeSet<(Ino, u64)>>,
     /// It was logged that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
 }
@@ -83,6 +87,7 @@ impl Mount {
             removed,
             options,
             lease,
+            lock_owners: Mutex::default(),
             told_of_encryption,
         };
         Ok(Arc::new(mount))

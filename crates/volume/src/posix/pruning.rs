@@ -39,5 +39,7 @@ impl Mount {
     pub fn kernel_left(&self) {
         self.known.clear();
         self.removed.clear();
+        // Their lease ends with the mount.
+        self.lock_owners.lock().clear();
     }
 }

@@ -10,8 +10,10 @@
 //!             S4 a store's row names the session that has its folder open; while that one lives, no other process opens it.
 //! Not here:   beats and the state in memory (session_state), the caller of `beat` and its period (the jobs).
 
+mod file_locks;
 mod known_identities;
 mod lease;
+mod lock_ranges;
 mod mount_lease;
 mod own;
 

@@ -74,8 +74,10 @@ impl Volume {
             }
             Decided::Commit(_, taken) | Decided::Nothing(taken) => Ok(taken),
         })?;
-        if tried.is_err() {
-            self.sessions.mounts.ended(&key);
+        match tried {
+            Err(_) => self.sessions.mounts.ended(&key),
+            // Of mounts that are gone, perhaps the one that this one takes over.
+            Ok(()) => self.remove_old_file_locks(wish.root)?,
         }
         Ok(tried.map(|()| lease))
     }
