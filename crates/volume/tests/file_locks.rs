@@ -189,14 +189,22 @@ fn a_lock_is_taken_from_no_session_that_lives() {
         assert!(file.lock(1, &ALL));
         fence(&file.two.one, &file.two.other);
         assert!(matches!(file.two.other.beat(), Err(Error::Fenced)));
-        let again = Arc::clone(&file.two.other);
-        file.two.interposed.arm(at, Box::new(move || again.open_session().unwrap()));
+        let (again, was_kept) = (Arc::clone(&file), Arc::new(Mutex::new(false)));
+        let noted = Arc::clone(&was_kept);
+        file.two.interposed.arm(
+            at,
+            Box::new(move || {
+                again.two.other.open_session().unwrap();
+                *noted.lock() = !again.mounts[1].is_taken_over();
+            }),
+        );
         let taken = file.lock(0, &ALL);
         if file.two.interposed.disarm() {
             break;
         }
         let written = file.write(1, "mine").and_then(|()| file.mounts[1].flush(&file.handles[1]));
         assert!(taken != written.is_ok(), "moment {at}: taken {taken}, written {written:?}");
+        assert!(!(*was_kept.lock() && taken), "moment {at}: it was taken from a mount that goes on");
         *if taken { &mut lost } else { &mut kept } += 1;
     }
     assert!(kept > 0 && lost > 0, "{kept} kept, {lost} lost");
