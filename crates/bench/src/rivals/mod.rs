@@ -15,6 +15,7 @@ pub(crate) mod process;
 mod running;
 mod shipped;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -296,8 +297,16 @@ fn lacking(file: &RivalFile) -> Option<String> {
     }
 }
 
+/// Not those that the kernel chooses: it gives one to somebody else before the rival listens there.
+const PORTS: std::ops::Range<u64> = 10_000..32_000;
+const PORT_TRIES_MAX: usize = 1000;
+
 fn free_ports() -> io::Result<[u16; 2]> {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let random = || PORTS.start + RandomState::new().hash_one(PORTS.end) % (PORTS.end - PORTS.start);
+    let listen = || {
+        let mut tried = (0..PORT_TRIES_MAX).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, random() as u16)));
+        tried.find(Result::is_ok).unwrap_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+    };
     let (one, other) = (listen()?, listen()?);
     Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
