@@ -27,6 +27,7 @@ impl Door {
         let file = self.file(handle)?;
         answer(self.mount.unlock(&file.handle, wish))
     }
+
     pub(super) fn do_unlock_closed(&self, handle: u64, owner: u64) -> Answer<()> {
         let file = self.file(handle)?;
         answer(self.mount.unlock_all(file.handle.ino(), owner))?;

@@ -4,7 +4,7 @@
 //!             wait. A process that waits for an answer of a FUSE server cannot be killed, so each round looks whether it has a
 //!             signal.
 //! Invariants: L1 a request that waits is answered when it has the lock, when its process has a signal (EINTR), or when asking
-//!                fails; each once.
+//!                fails otherwise than for want of an answer; each once.
 //!             L2 who asked first is asked for first in each round, so of two that wait here for the same lock the first gets it.
 //!             L3 the thread ends when nobody waits.
 //! Locking:    that of waiting_locks, not held while the operations are asked.
@@ -27,8 +27,8 @@ const EXCLUSIVE: i32 = 1;
 pub(super) const UNLOCK: i32 = 2;
 /// Between two rounds of asking; a lock that is given back at this server is asked for at once.
 const ROUND_TIME: Duration = Duration::from_millis(20);
-/// Rounds that a process waits whose signals cannot be seen, since it is in another namespace of processes: 5 s.
-const BLIND_ROUNDS_MAX: u32 = 250;
+/// A process waits so long whose signals cannot be seen, since it is in another namespace of processes.
+const BLIND_TIME_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn wish(owner: LockOwner, (first, last): (u64, u64), kind: i32, process: u32) -> LockWish {
     LockWish { owner: owner.0, process, first, last, exclusive: kind == EXCLUSIVE }
@@ -38,7 +38,9 @@ impl<O: Operations> Adapter<O> {
     pub(super) fn lock(&self, request: LockRequest, reply: ReplyEmpty) {
         let work = Arc::clone(&self.work);
         self.waiters.run(move || match work.try_lock(&request) {
-            Err(Errno::AGAIN) if request.waits => Work::wait_for_lock(&work, Waiting { request, rounds: 0, reply }),
+            Err(error) if request.waits && may_be_had_later(error) => {
+                Work::wait_for_lock(&work, Waiting { request, since: work.now(), reply });
+            }
             Err(error) => reply.error(convert::errno(error)),
             Ok(()) => reply.ok(),
         });
@@ -116,20 +118,24 @@ impl<O: Operations> Work<O> {
     }
 
     /// Answers, or gives back what waits on (L1).
-    fn ask_again(&self, mut waiting: Waiting) -> Option<Waiting> {
-        waiting.rounds += 1;
+    fn ask_again(&self, waiting: Waiting) -> Option<Waiting> {
         let asked = match has_signal(waiting.request.task) {
             Some(true) => Err(Errno::INTR),
-            None if waiting.rounds > BLIND_ROUNDS_MAX => Err(Errno::INTR),
+            None if self.now().saturating_sub(waiting.since) > BLIND_TIME_MAX => Err(Errno::INTR),
             _ => self.try_lock(&waiting.request),
         };
         match asked {
-            Err(Errno::AGAIN) => return Some(waiting),
+            Err(error) if may_be_had_later(error) => return Some(waiting),
             Err(error) => waiting.reply.error(convert::errno(error)),
             Ok(()) => waiting.reply.ok(),
         }
         None
     }
+}
+
+/// Another program has it, or nobody answered (if it was taken all the same, asking again says so).
+fn may_be_had_later(error: Errno) -> bool {
+    matches!(error, Errno::AGAIN | Errno::TIMEDOUT)
 }
 
 /// Whether a signal waits for the thread that it does not block; `None` where it cannot be seen.

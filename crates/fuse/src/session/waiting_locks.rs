@@ -3,6 +3,8 @@
 //! Locking:    one lock over the line, held for one step.
 //! Not here:   asking for them (locks).
 
+use std::time::Duration;
+
 use fuser::ReplyEmpty;
 use parking_lot::{Condvar, Mutex};
 
@@ -21,7 +23,8 @@ pub(super) struct LockRequest {
 
 pub(super) struct Waiting {
     pub(super) request: LockRequest,
-    pub(super) rounds: u32,
+    /// Of the monotonic clock.
+    pub(super) since: Duration,
     pub(super) reply: ReplyEmpty,
 }
 

@@ -96,6 +96,11 @@ impl<O: Operations> Work<O> {
         self.operations.keep_time_of(node.0)
     }
 
+    /// Of the monotonic clock.
+    pub(super) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
     pub(super) fn measured<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
         let begun = self.clock.monotonic();
         let answer = call(&self.operations);

@@ -34,15 +34,23 @@ impl Mount {
         if self.change_locks(handle.ino(), &lock, true)?.is_some() {
             return Ok(LockTaken::No);
         }
-        {
-            let _turn = self.volume.known.turn(handle.ino());
-            match self.volume.refresh(&handle.file) {
-                // It has no name any more: nobody else publishes it.
-                Ok(()) | Err(PosixError::Stale) => {}
-                Err(error) => return Err(error),
+        match self.refresh_locked(handle) {
+            Ok(()) => Ok(LockTaken::Yes(self.kept_at_open(handle))),
+            Err(error) => {
+                // Who is told of an error has no lock.
+                let _ = self.give_lock_back(handle.ino(), wish);
+                Err(error)
             }
         }
-        Ok(LockTaken::Yes(self.kept_at_open(handle)))
+    }
+
+    fn refresh_locked(&self, handle: &Handle) -> Result<(), PosixError> {
+        let _turn = self.volume.known.turn(handle.ino());
+        match self.volume.refresh(&handle.file) {
+            // It has no name any more: nobody else publishes it.
+            Err(PosixError::Stale) => Ok(()),
+            done => done,
+        }
     }
 
     /// Publishes what was written, and gives the range back.
