@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -204,16 +204,23 @@ fn locks_are_given_where_all_who_write_see_them() {
     }
 }
 
-/// Both ways of locking, held over a read and a write of a number, by programs at two servers.
+/// Both ways of locking, held over a read and a write of a number, by programs at two servers; a close, or an order, gives back. What was
+/// renamed under the lock is there under the next one.
 const COUNT: &str = "
 import fcntl, os, sys
-file = os.open(sys.argv[1], os.O_RDWR)
-lock = fcntl.lockf if sys.argv[2] == 'fcntl' else fcntl.flock
-for _ in range(int(sys.argv[3])):
+path, way, end, rounds = sys.argv[1:]
+lock = fcntl.lockf if way == 'fcntl' else fcntl.flock
+for _ in range(int(rounds)):
+    file = os.open(path, os.O_RDWR)
     lock(file, fcntl.LOCK_EX)
     number = int(os.pread(file, 20, 0))
+    names = [os.path.exists(f'{path}.{one}') for one in range(number - 1, number + 2)]
+    assert names == [False, True, False], (number, names)
     os.pwrite(file, b'%d' % (number + 1), 0)
-    lock(file, fcntl.LOCK_UN)
+    os.rename(f'{path}.{number}', f'{path}.{number + 1}')
+    if end == 'unlock':
+        lock(file, fcntl.LOCK_UN)
+    os.close(file)
 ";
 /// Says that it asks for the lock and that it has it, and then holds it until it is killed.
 const HOLD: &str = "
@@ -242,21 +249,25 @@ fn programs_at_two_servers_agree_by_locks() {
     let both = ["first", "second"].map(|name| points.at(name));
     mount(&world, "one", "bucket", &both[0], "shared").unwrap();
     mount(&world, "two", "bucket", &both[1], "shared").unwrap();
-    for way in ["fcntl", "flock"] {
-        fs::write(both[0].join(way), "0").unwrap();
-        let counting: Vec<_> = both.iter().chain(&both).map(|at| python(COUNT, &at.join(way), &[way, "25"])).collect();
+    for (way, end) in [("fcntl", "unlock"), ("fcntl", "close"), ("flock", "unlock"), ("flock", "close")] {
+        let name = format!("{way}-{end}");
+        fs::write(both[0].join(&name), "0").unwrap();
+        fs::write(both[0].join(format!("{name}.0")), "").unwrap();
+        let count = |at: &PathBuf| python(COUNT, &at.join(&name), &[way, end, "15"]);
+        let counting: Vec<_> = both.iter().chain(&both).map(count).collect();
         for mut one in counting {
-            assert!(one.wait().unwrap().success(), "{}", world.log());
+            assert!(one.wait().unwrap().success(), "{name}: {}", world.log());
         }
-        both.iter().for_each(|at| assert_eq!(read(&at.join(way)), "100", "{way}"));
+        both.iter().for_each(|at| assert_eq!(read(&at.join(&name)), "60", "{name}"));
     }
+    let fcntl = both[0].join("fcntl-close");
     // A program that waits can be killed, and one that does not wait is told.
-    let mut holder = python(HOLD, &both[0].join("fcntl"), &[]);
+    let mut holder = python(HOLD, &fcntl, &[]);
     says(&mut holder, "asks\nheld\n");
-    let file = File::options().read(true).write(true).open(both[1].join("fcntl")).unwrap();
+    let file = File::options().read(true).write(true).open(both[1].join("fcntl-close")).unwrap();
     let tried = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
     assert_eq!(tried, Err(rustix::io::Errno::AGAIN));
-    let mut waiting = python(HOLD, &both[1].join("fcntl"), &[]);
+    let mut waiting = python(HOLD, &both[1].join("fcntl-close"), &[]);
     says(&mut waiting, "asks\n");
     wait_until("it waits", || is_asleep(waiting.id()));
     waiting.kill().unwrap();
@@ -266,7 +277,17 @@ fn programs_at_two_servers_agree_by_locks() {
     holder.wait().unwrap();
     rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
     rustix::fs::fcntl_lock(&file, FlockOperation::Unlock).unwrap();
-    let mut holder = python(HOLD, &both[0].join("fcntl"), &[]);
+    // Also when nobody answers while it ends.
+    let mut holder = python(HOLD, &fcntl, &[]);
+    says(&mut holder, "asks\nheld\n");
+    world.postgres.kill();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    wait_until("its server could not give the lock back", || world.log().contains("is given back later"));
+    world.postgres.begin();
+    rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+    rustix::fs::fcntl_lock(&file, FlockOperation::Unlock).unwrap();
+    let mut holder = python(HOLD, &fcntl, &[]);
     says(&mut holder, "asks\nheld\n");
     one.server.signal(Signal::KILL);
     assert_eq!(one.server.code(), None);
@@ -285,6 +306,22 @@ for _ in range(int(sys.argv[2])):
     count = base.execute('SELECT count(*) FROM t').fetchone()[0]
     base.execute('INSERT INTO t VALUES (?, ?)', (count, 'x' * 3000))
     base.execute('COMMIT')
+";
+/// Changes all rows in one transaction that is larger than its cache, and is killed in it.
+const CHANGE: &str = "
+import os, signal, sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=300, isolation_level=None)
+base.execute('PRAGMA cache_size = 5')
+base.execute('BEGIN IMMEDIATE')
+for number in range(40):
+    base.execute('UPDATE t SET body = ? WHERE number = ?', ('y' * 3000, number))
+os.kill(os.getpid(), signal.SIGKILL)
+";
+/// Whoever has the lock next takes back what was half done.
+const READ: &str = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=300)
+assert base.execute('SELECT DISTINCT substr(body, 1, 1) FROM t').fetchall() == [('x',)]
 ";
 const CHECK: &str = "
 import sqlite3, sys
@@ -314,6 +351,14 @@ fn a_database_is_written_at_two_servers() {
     let done = |mut child: Child| assert!(child.wait().unwrap().success(), "{}", world.log());
     done(python(CREATE, &both[0].join("base"), &[]));
     both.iter().map(|at| python(INSERT, &at.join("base"), &["20"])).collect::<Vec<_>>().into_iter().for_each(done);
+    both.iter().for_each(|at| done(python(CHECK, &at.join("base"), &["40"])));
+    for round in 0..6 {
+        let (at, other) = (&both[round % 2], &both[(round + 1) % 2]);
+        // Its kernel knows that there is no journal.
+        done(python(READ, &other.join("base"), &[]));
+        assert!(!python(CHANGE, &at.join("base"), &[]).wait().unwrap().success());
+        done(python(READ, &other.join("base"), &[]));
+    }
     both.iter().for_each(|at| done(python(CHECK, &at.join("base"), &["40"])));
 }
 

@@ -4,7 +4,7 @@
 //! Not here:   the operations (one file per group), starting and ending a mount (mounted).
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use margay_env::Env;
@@ -28,6 +28,8 @@ pub struct Ownership {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) handle: Handle,
+    /// Never used again, unlike the number that the kernel knows.
+    pub(crate) number: u64,
     /// Bytes written since the last flush.
     pub(crate) written: AtomicU64,
     /// Who took locks through this handle and has not closed it since.
@@ -42,6 +44,10 @@ pub(crate) struct Door {
     pub(crate) writeback: bool,
     pub(crate) env: Env,
     pub(crate) files: Handles<OpenFile>,
+    /// How many files were opened.
+    pub(crate) opened: AtomicU64,
+    /// The thread that gives back locks which could not be given back is there.
+    pub(crate) gives_back: Arc<AtomicBool>,
     /// Writes that were answered before they finished.
     pub(crate) early_answers: AtomicUsize,
     pub(crate) directories: Handles<OpenDirectory>,
@@ -58,8 +64,8 @@ pub(crate) struct OpenDirectory {
 impl Door {
     pub(crate) fn new(mount: Arc<Mount>, ownership: Ownership, writeback: bool, env: Env) -> Door {
         let (files, directories, early_answers) = (Handles::default(), Handles::default(), AtomicUsize::new(0));
-        let kernel = OnceLock::new();
-        Door { mount, ownership, writeback, env, files, early_answers, directories, kernel }
+        let (kernel, opened, gives_back) = (OnceLock::new(), AtomicU64::default(), Arc::default());
+        Door { mount, ownership, writeback, env, files, opened, gives_back, early_answers, directories, kernel }
     }
 
     pub(crate) fn begin(&self, kernel: Box<dyn Kernel>) {

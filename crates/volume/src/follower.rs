@@ -22,6 +22,9 @@ const PAGE_COMMITS: usize = 1024;
 /// Maximum time between two reads of the feed.
 pub const FOLLOW_EVERY_MAX: Duration = Duration::from_secs(1);
 
+/// Between two looks of somebody who waits for the feed.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Result of one read of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
@@ -78,6 +81,24 @@ impl Volume {
         }
         self.followed.passed(next);
         Ok(followed)
+    }
+
+    /// Follows until the feed has passed a commit, and kernels have dropped what it and those before it changed; blocks this thread,
+    /// for so long at most: a transaction of somebody else may hold the feed back.
+    pub(crate) fn follow_to(&self, cursor: Cursor, longest: Duration) -> Result<(), Error> {
+        let (clock, begun) = (&self.env.clock, self.env.clock.monotonic());
+        let is_late = || clock.monotonic().saturating_sub(begun) >= longest;
+        while *self.followed.at.lock() < cursor && !is_late() {
+            self.follow_once()?;
+            if *self.followed.at.lock() < cursor {
+                clock.sleep(PAUSE);
+            }
+        }
+        let ticket = self.watchers.newest();
+        while !self.watchers.have_done(ticket) && !is_late() {
+            clock.sleep(PAUSE);
+        }
+        Ok(())
     }
 
     /// Resolves when the feed has changes that were not applied yet.

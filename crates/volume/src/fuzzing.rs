@@ -249,7 +249,8 @@ fn sample_mount_lease(since: Timestamp) -> MountLeaseRecord {
 }
 
 fn sample_file_locks() -> FileLocksRecord {
-    let one = FileLock { lease: Ino(9), owner: 1 << 60, process: 7, first: 0, last: u64::MAX, exclusive: false };
+    let one =
+        FileLock { lease: Ino(9), owner: 1 << 60, handle: 3, process: 7, first: 0, last: u64::MAX, exclusive: false };
     FileLocksRecord { locks: vec![one, FileLock { owner: 5, first: 3, last: 3, ..one }] }
 }
 

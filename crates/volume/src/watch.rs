@@ -163,6 +163,12 @@ impl Watchers {
         }
     }
 
+    /// Whether all watchers have done what this ticket's notice and those before it say.
+    pub(crate) fn have_done(&self, ticket: u64) -> bool {
+        let channels: Vec<_> = self.list.lock().1.iter().filter_map(Weak::upgrade).collect();
+        channels.iter().all(|channel| channel.done.load(Ordering::Acquire) >= ticket)
+    }
+
     /// Answers that reached their timeout.
     pub(crate) fn late(&self) -> u64 {
         self.late.load(Ordering::Relaxed)

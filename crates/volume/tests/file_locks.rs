@@ -15,7 +15,7 @@ use world::tree::{NEW, plain};
 
 const WRITE: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
-const ALL: LockWish = LockWish { owner: 5, process: 77, first: 0, last: i64::MAX as u64, exclusive: true };
+const ALL: LockWish = LockWish { owner: 5, handle: 1, process: 77, first: 0, last: i64::MAX as u64, exclusive: true };
 
 fn mount(volume: &Arc<Volume>) -> Arc<Mount> {
     let options = MountOptions { claim: Claim::Shared, ..MountOptions::default() };
@@ -89,14 +89,28 @@ fn a_lock_of_one_process_is_seen_by_the_other() {
         None
     );
     // A close ends all of its owner, and no other's.
-    file.mounts[1].unlock_all(file.handles[1].ino(), 5).unwrap();
+    file.mounts[1].unlock_closed(file.handles[1].ino(), 5, 1).unwrap();
     assert!(file.lock(0, &ALL));
-    file.mounts[1].unlock_all(file.handles[1].ino(), 5).unwrap();
+    file.mounts[1].unlock_closed(file.handles[1].ino(), 5, 1).unwrap();
     assert!(!file.lock(1, &ALL));
     assert_eq!(rows(&file.two.memory), 1);
     file.unlock(0, &ALL);
     assert_eq!(rows(&file.two.memory), 0);
     assert!(file.mounts[0].lock(&file.handles[0], &LockWish { first: 2, last: 1, ..ALL }).is_err());
+}
+
+#[test]
+fn the_end_of_an_open_file_gives_back_what_was_taken_through_it() {
+    let file = File::new();
+    let ino = file.handles[0].ino();
+    // The kernel gives the next open file the owner's number before it tells the end of the first one.
+    assert!(file.lock(0, &ALL) && file.lock(0, &LockWish { handle: 2, ..ALL }));
+    file.mounts[0].unlock_ended(ino, 5, 1).unwrap();
+    assert!(!file.lock(1, &ALL), "the second one has it");
+    file.mounts[0].unlock_ended(ino, 5, 2).unwrap();
+    assert!(file.lock(1, &ALL));
+    file.unlock(1, &ALL);
+    assert_eq!(rows(&file.two.memory), 0);
 }
 
 #[test]

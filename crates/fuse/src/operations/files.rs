@@ -24,7 +24,8 @@ impl Door {
     }
 
     fn opened(&self, handle: margay_volume::posix::Handle) -> u64 {
-        self.files.insert(OpenFile { handle, written: AtomicU64::new(0), lock_owners: Mutex::default() })
+        let (number, written) = (self.opened.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
+        self.files.insert(OpenFile { handle, number, written, lock_owners: Mutex::default() })
     }
 
     fn open_flags(&self, caller: Caller, flags: i32) -> OpenFlags {
@@ -110,13 +111,13 @@ impl Door {
 
     pub(super) fn do_release(&self, handle: u64) -> Answer<()> {
         let file = self.files.remove(handle).ok_or(Errno::BADF)?;
-        let (ino, owners) = (file.handle.ino(), std::mem::take(&mut *file.lock_owners.lock()));
+        let (ino, number, owners) = (file.handle.ino(), file.number, std::mem::take(&mut *file.lock_owners.lock()));
         let released = match Arc::try_unwrap(file) {
             Ok(file) => answer(self.mount.release(file.handle)),
             // A request still holds the handle; dropping it releases the file too.
             Err(_) => Ok(()),
         };
-        released.and(self.unlock_owners(ino, owners))
+        released.and(self.unlock_owners(ino, number, owners))
     }
 
     pub(super) fn do_copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64> {

@@ -25,13 +25,14 @@ use crate::protocol::{Errno, LockWish, Operations};
 const SHARED: i32 = 0;
 const EXCLUSIVE: i32 = 1;
 pub(super) const UNLOCK: i32 = 2;
-/// Between two rounds of asking; a lock that is given back at this server is asked for at once.
+/// Between two rounds of asking; a lock that is given back by an order at this server is asked for at once.
 const ROUND_TIME: Duration = Duration::from_millis(20);
 /// A process waits so long whose signals cannot be seen, since it is in another namespace of processes.
 const BLIND_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// The operations number open files.
 pub(super) fn wish(owner: LockOwner, (first, last): (u64, u64), kind: i32, process: u32) -> LockWish {
-    LockWish { owner: owner.0, process, first, last, exclusive: kind == EXCLUSIVE }
+    LockWish { owner: owner.0, handle: 0, process, first, last, exclusive: kind == EXCLUSIVE }
 }
 
 impl<O: Operations> Adapter<O> {

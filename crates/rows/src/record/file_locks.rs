@@ -1,7 +1,7 @@
 //! The locks that programs of several servers have on one file.
 //!
-//! Layout:     1, varint count, then of each lock: varint number of the mount's lease, varint owner, varint process, varint first
-//!             byte, varint last byte, byte kind (0: shared, 1: exclusive)
+//! Layout:     1, varint count, then of each lock: varint number of the mount's lease, varint owner, varint open file, varint process,
+//!             varint first byte, varint last byte, byte kind (0: shared, 1: exclusive)
 //! Invariants: K1 locks of one owner do not overlap.  K2 exclusive locks overlap no lock of another owner.
 //! Not here:   who may have a lock, and when its owner counts as dead (volume).
 
@@ -9,8 +9,8 @@ use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
 
 const LAYOUT: u8 = 1;
-/// Locks of one file at once; each is about 20 bytes of its row.
-pub const FILE_LOCKS_MAX: usize = 4096;
+/// Locks of one file at once: each is up to 56 bytes of its row, and a row has 64 KiB.
+pub const FILE_LOCKS_MAX: usize = 1000;
 
 /// One lock; ranges are of bytes, and the last byte is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct FileLock {
     pub lease: Ino,
     /// Who has it, as the kernel of that mount names it.
     pub owner: u64,
+    /// The open file through which it was taken, as that mount numbers them; never used again.
+    pub handle: u64,
     /// Its process at that machine; for people.
     pub process: u32,
     pub first: u64,
@@ -41,6 +43,7 @@ impl FileLocksRecord {
         for lock in &self.locks {
             writer.varint(lock.lease.0);
             writer.varint(lock.owner);
+            writer.varint(lock.handle);
             writer.varint(lock.process.into());
             writer.varint(lock.first);
             writer.varint(lock.last);
@@ -63,7 +66,8 @@ impl FileLocksRecord {
 }
 
 fn lock(reader: &mut Reader<'_>) -> Result<FileLock, Damaged> {
-    let (lease, owner, process) = (Ino(reader.varint()?), reader.varint()?, reader.small()?);
+    let (lease, owner, handle) = (Ino(reader.varint()?), reader.varint()?, reader.varint()?);
+    let process = reader.small()?;
     let (first, last) = (reader.varint()?, reader.varint()?);
     let exclusive = match reader.byte()? {
         0 => false,
@@ -73,7 +77,7 @@ fn lock(reader: &mut Reader<'_>) -> Result<FileLock, Damaged> {
     if first > last {
         return Err(Damaged("a lock ends before it begins"));
     }
-    Ok(FileLock { lease, owner, process, first, last, exclusive })
+    Ok(FileLock { lease, owner, handle, process, first, last, exclusive })
 }
 
 #[cfg(test)]
@@ -82,11 +86,20 @@ mod tests {
 
     #[test]
     fn locks_round_trip() {
-        let one = FileLock { lease: Ino(300), owner: u64::MAX, process: 77, first: 0, last: u64::MAX, exclusive: true };
+        let one = FileLock {
+            lease: Ino(300),
+            owner: u64::MAX,
+            handle: 9,
+            process: 77,
+            first: 0,
+            last: u64::MAX,
+            exclusive: true,
+        };
         let record = FileLocksRecord { locks: vec![one, FileLock { first: 5, last: 5, exclusive: false, ..one }] };
         assert_eq!(FileLocksRecord::decode(&record.encode()), Ok(record));
         assert_eq!(FileLocksRecord::decode(&[1, 0]), Ok(FileLocksRecord::default()));
-        let bad: [&[u8]; 5] = [&[1, 1], &[2, 0], &[1, 1, 1, 1, 1, 5, 4, 0], &[1, 1, 1, 1, 1, 4, 5, 2], &[1, 0, 0]];
+        let bad: [&[u8]; 5] =
+            [&[1, 1], &[2, 0], &[1, 1, 1, 1, 1, 1, 5, 4, 0], &[1, 1, 1, 1, 1, 1, 4, 5, 2], &[1, 0, 0]];
         assert!(bad.iter().all(|bytes| FileLocksRecord::decode(bytes).is_err()));
     }
 }

@@ -43,6 +43,8 @@ pub enum Kept {
 pub struct LockWish {
     /// Whose it is: a number of the kernel.
     pub owner: u64,
+    /// The open file through which it is asked for; each has a number of its own.
+    pub handle: u64,
     /// For people.
     pub process: u32,
     pub first: u64,

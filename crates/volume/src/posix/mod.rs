@@ -26,6 +26,7 @@ mod handle;
 mod inherit;
 mod link;
 mod locate;
+mod lock_notes;
 mod lookup;
 mod make_directory;
 mod make_local;

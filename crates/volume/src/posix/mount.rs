@@ -5,7 +5,6 @@
 //!                mount.
 //! Not here:   the operations.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use crate::known::Locations;
 use crate::open::Volume;
 use crate::posix::api::{Claim, MountOptions, NAMES_KEPT, PosixError};
 use crate::posix::directories::Directories;
+use crate::posix::lock_notes::{LockNotes, Owed};
 use crate::posix::removed::RemovedDirectories;
 use crate::session_state::MountLease;
 use crate::sessions::MountWish;
@@ -38,8 +38,8 @@ pub struct Mount {
     pub(crate) options: MountOptions,
     /// Asserted by each batch of the mount.
     pub(crate) lease: Arc<MountLease>,
-    /// Who has, or may have, locks: the file, and how the kernel names the owner.
-    pub(crate) lock_owners: Mutex<BTreeSet<(Ino, u64)>>,
+    pub(crate) lock_notes: LockNotes,
+    pub(crate) locks_owed: Mutex<Vec<Owed>>,
     /// It was logged that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
 }
@@ -87,7 +87,8 @@ impl Mount {
             removed,
             options,
             lease,
-            lock_owners: Mutex::default(),
+            lock_notes: LockNotes::default(),
+            locks_owed: Mutex::default(),
             told_of_encryption,
         };
         Ok(Arc::new(mount))

@@ -40,6 +40,7 @@ impl Mount {
         self.known.clear();
         self.removed.clear();
         // Their lease ends with the mount.
-        self.lock_owners.lock().clear();
+        self.lock_notes.clear();
+        self.locks_owed.lock().clear();
     }
 }

@@ -12,7 +12,7 @@ use margay_meta::RowVersion;
 use margay_rows::record::{FILE_LOCKS_MAX, FileLock, FileLocksRecord, MountLeaseRecord};
 use margay_rows::{Ino, key};
 
-use super::lock_ranges::{conflict, set};
+use super::lock_ranges::{close, conflict, has_any, set};
 use crate::api::Error;
 use crate::draft::{Draft, Seen};
 use crate::driver::Decided;
@@ -23,36 +23,58 @@ use crate::session_state::MountLease;
 /// The locks of a file, and the version of their row.
 type Found = (Vec<FileLock>, Option<RowVersion>);
 
+/// What is to be done with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockChange {
+    Take,
+    /// The owner gives the range back.
+    GiveBack,
+    /// The open file ends, and with it what this owner has taken through it.
+    Close,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockChanged {
+    /// This lock hinders it.
+    Hindered(FileLock),
+    /// It is done, and the owner has locks on the file, or none.
+    Done { has_any: bool },
+}
+
 impl Volume {
-    /// Takes or gives back; the lock that hinders it.
     pub(crate) fn try_change_locks(
         &self,
         (root, file): (Ino, Ino),
-        wish: &FileLock,
-        taken: bool,
+        (change, wish): (LockChange, &FileLock),
         lease: &MountLease,
         seen: &mut Seen,
-    ) -> Result<Decided<Option<FileLock>>, Refused> {
+    ) -> Result<Decided<LockChanged>, Refused> {
         let (mut locks, version) = self.file_locks(root, file, seen)?;
         let mut draft = Draft::default();
-        if taken {
+        if change == LockChange::Take {
             match self.living_conflict(root, (&locks, wish), &mut draft, seen)? {
-                Err(hindrance) => return Ok(Decided::Nothing(Some(hindrance))),
+                Err(hindrance) => return Ok(Decided::Nothing(LockChanged::Hindered(hindrance))),
                 Ok(dead) => locks.retain(|lock| !dead.contains(&lock.lease)),
             }
         }
-        set(&mut locks, wish, taken);
+        match change {
+            LockChange::Take => set(&mut locks, wish, true),
+            LockChange::GiveBack => set(&mut locks, wish, false),
+            LockChange::Close => close(&mut locks, wish),
+        }
         if locks.len() > FILE_LOCKS_MAX {
             return Err(Error::TooLarge.into());
         }
         let row = key::file_locks(root, file);
         draft.assert_unchanged(row.clone(), version);
+        let done = LockChanged::Done { has_any: has_any(&locks, wish) };
         if locks.is_empty() && version.is_none() {
-            return Ok(Decided::Nothing(None));
+            return Ok(Decided::Nothing(done));
         }
         draft_locks(&mut draft, row, locks);
-        let done = self.commit_from_mount(lease, draft)?;
-        Ok(Decided::Committed(None, done))
+        let committed = self.commit_from_mount(lease, draft)?;
+        Ok(Decided::Committed(done, committed))
     }
 
     /// The lock of a living mount that hinders the wish.

@@ -1,7 +1,7 @@
 //! Which locks of a file there are after somebody has taken or given back one: a pure function.
 //!
 //! Why:        `fcntl` replaces whatever its owner had of the range before, so a lock may be split, cut and joined.
-//! Invariants: R1 locks of one owner do not overlap, and those of one kind do not touch.
+//! Invariants: R1 locks of one owner do not overlap, and those of one kind and open file do not touch.
 //!             R2 exclusive locks overlap no lock of another owner, if each lock was asked for with `conflict` before `set`.
 //! Not here:   the row (margay-rows), who counts as dead (file_locks).
 
@@ -38,7 +38,8 @@ pub(super) fn set(locks: &mut Vec<FileLock>, wish: &FileLock, taken: bool) {
         // Neighbours of the same kind become one with it (R1).
         left.retain(|lock| {
             let touches = lock.last.checked_add(1) == Some(new.first) || new.last.checked_add(1) == Some(lock.first);
-            let joins = is_same_owner(lock, &new) && lock.exclusive == new.exclusive && touches;
+            let is_same = is_same_owner(lock, &new) && (lock.handle, lock.exclusive) == (new.handle, new.exclusive);
+            let joins = is_same && touches;
             if joins {
                 (new.first, new.last) = (new.first.min(lock.first), new.last.max(lock.last));
             }
@@ -47,6 +48,16 @@ pub(super) fn set(locks: &mut Vec<FileLock>, wish: &FileLock, taken: bool) {
         left.push(new);
     }
     *locks = left;
+}
+
+/// Whether there are locks of this owner.
+pub(super) fn has_any(locks: &[FileLock], wish: &FileLock) -> bool {
+    locks.iter().any(|lock| is_same_owner(lock, wish))
+}
+
+/// Gives back what this owner has taken through this open file.
+pub(super) fn close(locks: &mut Vec<FileLock>, wish: &FileLock) {
+    locks.retain(|lock| !is_same_owner(lock, wish) || lock.handle != wish.handle);
 }
 
 fn is_same_owner(one: &FileLock, other: &FileLock) -> bool {
@@ -67,7 +78,7 @@ mod tests {
     fn lock(owner: u64, first: u64, last: u64, exclusive: bool) -> FileLock {
         // Two owners of one mount, and one of another mount that its kernel names as one of those.
         let (lease, owner) = [(1, 5), (1, 6), (2, 5)][owner as usize];
-        FileLock { lease: Ino(lease), owner, process: 0, first, last, exclusive }
+        FileLock { lease: Ino(lease), owner, handle: 1, process: 0, first, last, exclusive }
     }
 
     /// What each owner has of each byte.
@@ -121,5 +132,22 @@ mod tests {
         assert_eq!(conflict(&locks, &lock(1, 10, 19, true)), None);
         set(&mut locks, &lock(0, 0, u64::MAX, true), false);
         assert_eq!(locks, []);
+    }
+
+    /// A kernel names the owner of a `flock` by the address of an open file: the next one may have the same before the end of the
+    /// first one is told.
+    #[test]
+    fn a_close_gives_back_what_was_taken_through_it_alone() {
+        let mut locks = Vec::new();
+        let second = FileLock { handle: 2, ..lock(0, 0, 9, true) };
+        set(&mut locks, &lock(0, 0, 9, true), true);
+        assert_eq!(conflict(&locks, &second), None);
+        set(&mut locks, &second, true);
+        close(&mut locks, &lock(0, 0, 9, true));
+        assert_eq!(locks, [second]);
+        set(&mut locks, &lock(0, 10, 19, true), true);
+        assert_eq!(locks.len(), 2, "each open file's end finds its own");
+        close(&mut locks, &second);
+        assert!(locks == [lock(0, 10, 19, true)] && has_any(&locks, &second) && !has_any(&locks, &lock(1, 0, 0, true)));
     }
 }

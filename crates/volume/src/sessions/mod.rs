@@ -17,6 +17,7 @@ mod lock_ranges;
 mod mount_lease;
 mod own;
 
+pub(crate) use self::file_locks::{LockChange, LockChanged};
 pub use self::known_identities::BehindSession;
 pub use self::lease::Lease;
 pub use self::mount_lease::MountHolder;
