@@ -204,6 +204,15 @@ fn locks_are_given_where_all_who_write_see_them() {
     }
 }
 
+/// The bucket at the two servers, both of which write.
+fn both_shared(world: &World, points: &Mountings) -> [PathBuf; 2] {
+    ["one", "two"].map(|server| {
+        let at = points.at(server);
+        mount(world, server, "bucket", &at, "shared").unwrap();
+        at
+    })
+}
+
 /// Both ways of locking, held over a read and a write of a number, by programs at two servers; a close, or an order, gives back. What was
 /// renamed under the lock is there under the next one.
 const COUNT: &str = "
@@ -246,9 +255,7 @@ fn programs_at_two_servers_agree_by_locks() {
     let Some(world) = World::new() else { return };
     let (one, _two) = (world.serve("one", &[]), world.serve("two", &[]));
     let points = Mountings::new(&world);
-    let both = ["first", "second"].map(|name| points.at(name));
-    mount(&world, "one", "bucket", &both[0], "shared").unwrap();
-    mount(&world, "two", "bucket", &both[1], "shared").unwrap();
+    let both = both_shared(&world, &points);
     for (way, end) in [("fcntl", "unlock"), ("fcntl", "close"), ("flock", "unlock"), ("flock", "close")] {
         let name = format!("{way}-{end}");
         fs::write(both[0].join(&name), "0").unwrap();
@@ -345,9 +352,7 @@ fn a_database_is_written_at_two_servers() {
     let Some(world) = World::new() else { return };
     let (_one, _two) = (world.serve("one", &[]), world.serve("two", &[]));
     let points = Mountings::new(&world);
-    let both = ["first", "second"].map(|name| points.at(name));
-    mount(&world, "one", "bucket", &both[0], "shared").unwrap();
-    mount(&world, "two", "bucket", &both[1], "shared").unwrap();
+    let both = both_shared(&world, &points);
     let done = |mut child: Child| assert!(child.wait().unwrap().success(), "{}", world.log());
     done(python(CREATE, &both[0].join("base"), &[]));
     both.iter().map(|at| python(INSERT, &at.join("base"), &["20"])).collect::<Vec<_>>().into_iter().for_each(done);

@@ -36,9 +36,7 @@ impl Door {
 
     pub(super) fn do_unlock_closed(&self, handle: u64, owner: u64) -> Answer<()> {
         let file = self.file(handle)?;
-        if !file.lock_owners.lock().remove(&owner) && !self.mount.may_have_locks(file.handle.ino(), owner) {
-            return Ok(());
-        }
+        file.lock_owners.lock().remove(&owner);
         let unlocked = answer(self.mount.unlock_closed(file.handle.ino(), owner, file.number));
         self.give_back_later();
         unlocked
@@ -62,11 +60,17 @@ impl Door {
         let (mount, runs) = (Arc::clone(&self.mount), Arc::clone(&self.gives_back));
         let clock = Arc::clone(&self.env.clock);
         let run = move || {
-            while mount.owes_locks() {
-                clock.sleep(GIVE_BACK_EVERY);
-                mount.give_owed_locks_back();
+            loop {
+                while mount.owes_locks() {
+                    clock.sleep(GIVE_BACK_EVERY);
+                    mount.give_owed_locks_back();
+                }
+                runs.store(false, Ordering::Release);
+                // Whoever owed one since the last look may have seen this thread.
+                if !mount.owes_locks() || runs.swap(true, Ordering::AcqRel) {
+                    return;
+                }
             }
-            runs.store(false, Ordering::Release);
         };
         // Without a thread the next close tries again.
         if std::thread::Builder::new().name("fuse-unlock".to_owned()).spawn(run).is_err() {

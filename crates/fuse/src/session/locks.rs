@@ -16,6 +16,7 @@ use std::time::Duration;
 use fuser::{LockOwner, ReplyEmpty, ReplyLock};
 
 use super::convert;
+use super::reply::empty;
 use super::waiting_locks::{LockRequest, Waiting};
 use super::work::{Adapter, Work};
 use crate::metrics::Request;
@@ -42,8 +43,7 @@ impl<O: Operations> Adapter<O> {
             Err(error) if request.waits && may_be_had_later(error) => {
                 Work::wait_for_lock(&work, Waiting { request, since: work.now(), reply });
             }
-            Err(error) => reply.error(convert::errno(error)),
-            Ok(()) => reply.ok(),
+            answer => empty(reply, answer),
         });
     }
 
@@ -52,10 +52,7 @@ impl<O: Operations> Adapter<O> {
         self.waiters.run(move || {
             let answer = work.measured(Request::Unlock, |operations| operations.unlock(handle, &wish));
             work.locks.freed();
-            match answer {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(convert::errno(error)),
-            }
+            empty(reply, answer);
         });
     }
 
@@ -91,7 +88,7 @@ impl<O: Operations> Work<O> {
             std::thread::Builder::new().name("fuse-locks".to_owned()).spawn(move || run.ask_for_locks()).is_ok();
         if !state.runs {
             // Without a thread nobody would ask again.
-            state.line.drain(..).for_each(|waiting| waiting.reply.error(convert::errno(Errno::NOLCK)));
+            state.line.drain(..).for_each(|waiting| empty(waiting.reply, Err(Errno::NOLCK)));
         }
     }
 
@@ -126,11 +123,12 @@ impl<O: Operations> Work<O> {
             _ => self.try_lock(&waiting.request),
         };
         match asked {
-            Err(error) if may_be_had_later(error) => return Some(waiting),
-            Err(error) => waiting.reply.error(convert::errno(error)),
-            Ok(()) => waiting.reply.ok(),
+            Err(error) if may_be_had_later(error) => Some(waiting),
+            answer => {
+                empty(waiting.reply, answer);
+                None
+            }
         }
-        None
     }
 }
 

@@ -72,25 +72,25 @@ impl Mount {
 
     /// A program closed a descriptor of the open file: its owner has no lock on the file any more.
     pub fn unlock_closed(&self, file: Ino, owner: u64, handle: u64) -> Result<(), PosixError> {
-        let all = LockWish { owner, handle, process: 0, first: 0, last: u64::MAX, exclusive: false };
-        self.give_back(file, LockChange::GiveBack, &all).inspect_err(|error| self.owe(file, owner, handle, error))
+        self.end_locks(LockChange::GiveBack, Owed { file, owner, handle })
     }
 
     /// An open file ended: what this owner took through it is given back.
     pub fn unlock_ended(&self, file: Ino, owner: u64, handle: u64) -> Result<(), PosixError> {
+        self.end_locks(LockChange::Close, Owed { file, owner, handle })
+    }
+
+    /// What fails is owed (F4).
+    fn end_locks(&self, change: LockChange, owed: Owed) -> Result<(), PosixError> {
+        let Owed { file, owner, handle } = owed;
         let all = LockWish { owner, handle, process: 0, first: 0, last: u64::MAX, exclusive: false };
-        self.give_back(file, LockChange::Close, &all).inspect_err(|error| self.owe(file, owner, handle, error))
+        self.give_back(file, change, &all).inspect_err(|error| self.owe(owed, error))
     }
 
-    /// Whether a close has to look.
-    pub fn may_have_locks(&self, file: Ino, owner: u64) -> bool {
-        self.lock_notes.note((file, owner)).is_some()
-    }
-
-    fn owe(&self, file: Ino, owner: u64, handle: u64, error: &PosixError) {
+    fn owe(&self, owed: Owed, error: &PosixError) {
         if !matches!(error, PosixError::Failed(Error::LeaseLost)) {
-            tracing::warn!(ino = file.0, %error, "a lock of a program that closed its file is given back later");
-            self.locks_owed.lock().push(Owed { file, owner, handle });
+            tracing::warn!(ino = owed.file.0, %error, "a lock of a program that closed its file is given back later");
+            self.locks_owed.lock().push(owed);
         }
     }
 
